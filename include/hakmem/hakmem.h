@@ -1,0 +1,126 @@
+// hakmem.h: the public interface of the HAKMEM memory allocator.
+//
+// Linking with libhakmem (or preloading it) replaces malloc and its whole
+// family. The hak_* twins below behave exactly like the standard functions of
+// the same name and may be mixed with them freely: a block from hak_malloc may
+// be given to free and the other way round.
+//
+// Every function here may be called from any thread at any time, also before
+// main, in destructors of thread-local objects and in atexit handlers. None may
+// be called from a signal handler that interrupted another one (as POSIX says
+// of malloc). Sizes and alignments are in bytes.
+
+#ifndef HAKMEM_HAKMEM_H
+#define HAKMEM_HAKMEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HAKMEM_VERSION_MAJOR 0
+#define HAKMEM_VERSION_MINOR 1
+#define HAKMEM_VERSION_PATCH 0
+// major * 10000 + minor * 100 + patch
+#define HAKMEM_VERSION 100
+
+#if defined(__GNUC__)
+#define HAK_API __attribute__((visibility("default")))
+#define HAK_API_MALLOC HAK_API __attribute__((malloc))
+#define HAK_API_SIZE(n) __attribute__((alloc_size(n)))
+#define HAK_API_SIZE2(n, m) __attribute__((alloc_size(n, m)))
+#else
+#define HAK_API
+#define HAK_API_MALLOC
+#define HAK_API_SIZE(n)
+#define HAK_API_SIZE2(n, m)
+#endif
+
+// HAKMEM_VERSION of the library that is loaded (the macro is the header's).
+HAK_API int hak_version(void);
+
+// ---------------------------------------------------------------------------
+// Allocation. On failure: NULL with errno = ENOMEM. Requests larger than
+// PTRDIFF_MAX always fail. Blocks are 16-byte aligned. Size 0 gives a unique
+// block that must be freed.
+
+HAK_API_MALLOC void *hak_malloc(size_t size) HAK_API_SIZE(1);
+// Zeroed memory for count objects of size bytes; overflow is ENOMEM (C23 7.24.3.2).
+HAK_API_MALLOC void *hak_calloc(size_t count, size_t size) HAK_API_SIZE2(1, 2);
+// As glibc: realloc(NULL, n) is malloc(n); realloc(p, 0) frees p and returns
+// NULL (errno untouched). On failure p stays valid and unchanged.
+HAK_API void *hak_realloc(void *p, size_t size) HAK_API_SIZE(2);
+// realloc(p, count * size); ENOMEM on overflow (POSIX.1-2024).
+HAK_API void *hak_reallocarray(void *p, size_t count, size_t size) HAK_API_SIZE2(2, 3);
+// errno is preserved. NULL is allowed. Anything that is not a live block of
+// this allocator ends the process with a one-line message (see HAKMEM_ABORT).
+HAK_API void hak_free(void *p);
+// C23 7.24.3.4 and 7.24.3.5: like free; the size (and alignment) are those asked
+// for at allocation. Checking builds report a size that cannot be right.
+HAK_API void hak_free_sized(void *p, size_t size);
+HAK_API void hak_free_aligned_sized(void *p, size_t alignment, size_t size);
+
+// Alignment must be a power of two; otherwise NULL with errno = EINVAL. size
+// need not be a multiple of it (C23 7.24.3.1).
+HAK_API_MALLOC void *hak_aligned_alloc(size_t alignment, size_t size) HAK_API_SIZE(2);
+// glibc's memalign: an alignment that is no power of two is rounded up to one.
+HAK_API_MALLOC void *hak_memalign(size_t alignment, size_t size) HAK_API_SIZE(2);
+// POSIX: returns 0, EINVAL (not a power of two times sizeof(void *)) or ENOMEM;
+// errno and, on failure, *out are untouched.
+HAK_API int hak_posix_memalign(void **out, size_t alignment, size_t size);
+// OS-page-aligned; pvalloc also rounds the size up to whole OS pages.
+HAK_API_MALLOC void *hak_valloc(size_t size) HAK_API_SIZE(1);
+HAK_API_MALLOC void *hak_pvalloc(size_t size);
+
+// Bytes that may be used in block p, at least what was asked for; all of them
+// may be written. 0 for NULL.
+HAK_API size_t hak_malloc_usable_size(const void *p);
+
+// ---------------------------------------------------------------------------
+// Memory back to the system.
+
+// Returns whatever is idle to the operating system now, keeping about keep
+// bytes for reuse. True if anything was returned.
+HAK_API bool hak_trim(size_t keep);
+
+// ---------------------------------------------------------------------------
+// Statistics. Figures of other running threads are exact up to the operations
+// in flight while they are read.
+
+typedef struct hak_stats {
+  size_t size;             // sizeof(hak_stats_t) of the library; set by the call
+  uint64_t live_blocks;    // blocks the program holds
+  uint64_t live_bytes;     // usable bytes of those blocks
+  uint64_t allocs;         // blocks handed out since start, by tier:
+  uint64_t tiny_allocs;    //   up to 1 KiB
+  uint64_t l2_allocs;      //   up to 56 KiB
+  uint64_t l25_allocs;     //   up to 1 MiB
+  uint64_t huge_allocs;    //   above
+  uint64_t frees;          // blocks taken back since start
+  uint64_t superslab_bytes;// SuperSlab memory committed (usable, not all resident)
+  uint64_t huge_bytes;     // bytes in huge mappings
+  uint64_t metadata_bytes; // bytes committed for descriptors and heaps
+  uint64_t mapped_bytes;   // superslab_bytes + huge_bytes + metadata_bytes
+  uint64_t peak_bytes;     // highest mapped_bytes so far
+  uint64_t heaps;          // per-thread heaps made so far (they are reused)
+} hak_stats_t;
+
+// Fills the first size bytes of *out (pass sizeof *out). Returns false if out
+// is NULL or size is 0.
+HAK_API bool hak_stats_get(hak_stats_t *out, size_t size);
+
+// Prints the statistics as text (json = false) or as one JSON object to file
+// descriptor fd. Allocates nothing.
+HAK_API void hak_stats_print(int fd, bool json);
+
+// True if p lies in memory that HAKMEM handed out (any address in a block).
+HAK_API bool hak_owns(const void *p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
