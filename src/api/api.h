@@ -1,0 +1,23 @@
+// api.h: shared by the files that define exported functions. Each function is
+// defined under its hak_ name; the standard names are aliases of it, left out
+// (HAK_NO_OVERRIDE) where tests or a sanitizer need the system's malloc beside.
+
+#ifndef HAK_API_API_H
+#define HAK_API_API_H
+
+#include <errno.h>
+
+#include "base/compiler.h"
+
+#ifndef HAK_NO_OVERRIDE
+#define HAK_NO_OVERRIDE 0
+#endif
+#define HAK_ALIAS(target) __attribute__((alias(#target), used, visibility("default"), copy(target)))
+
+// Not a hit: allocate or fail with errno = ENOMEM.
+HAK_NOINLINE void *hak_api_alloc(size_t size);
+HAK_COLD void *hak_api_no_memory(void);
+// Reports p's misuse (exact size known to be wrong) in checking builds.
+void hak_api_check_size(const char *function, void *p, size_t size);
+
+#endif

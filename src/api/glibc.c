@@ -1,0 +1,144 @@
+// glibc.c: glibc's interface to the heap as a whole, answered truthfully about
+// this heap: mallinfo, mallinfo2, malloc_trim, malloc_stats, malloc_info, mallopt.
+
+#include "api/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/stats.h"
+#include "core/options.h"
+#include "core/print.h"
+#include "hakmem/hakmem.h"
+#include "pool/huge.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "superslab/superslab.h"
+#include "thread/heap.h"
+#include "thread/process.h"
+#include "thread/remote.h"
+
+HAK_EXPORT bool hak_trim(size_t keep) {
+  hak_heap_t *heap = hak_heap_enter();
+  if (heap) {
+    hak_remote_flush(heap);
+    hak_heap_drain(heap, heap);
+    while (hak_heap_adopt(heap)) {
+    }
+    hak_heap_release_idle(heap);
+    hak_heap_leave(heap);
+  }
+  return hak_pool_trim((unsigned)(keep >> HAK_SUPERSLAB_SHIFT)) != 0;
+}
+
+#if !HAK_NO_OVERRIDE
+// Declared here because glibc before 2.33 has no mallinfo2.
+typedef struct {
+  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+} info_t;
+
+// The old interface has int fields: what does not fit is INT_MAX, not a wrapped
+// number.
+typedef struct {
+  int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+} old_info_t;
+
+info_t mallinfo2(void);
+old_info_t mallinfo(void);
+int malloc_trim(size_t pad);
+void malloc_stats(void);
+int malloc_info(int options, FILE *stream);
+int mallopt(int parameter, int value);
+
+static info_t info(void) {
+  hak_report_t r;
+  hak_stats_collect(&r);
+  size_t used = r.total.live_bytes - r.total.huge_bytes;
+  return (info_t){
+    .arena = r.total.superslab_bytes,
+    .ordblks = (size_t)(r.total.superslab_bytes >> HAK_SLAB_SHIFT),
+    .hblks = r.huge_live,
+    .hblkhd = r.total.huge_bytes,
+    .uordblks = used,
+    .fordblks = r.total.superslab_bytes - used,
+  };
+}
+
+HAK_EXPORT info_t mallinfo2(void) { return info(); }
+
+static int fit(size_t x) { return x > __INT_MAX__ ? __INT_MAX__ : (int)x; }
+
+HAK_EXPORT old_info_t mallinfo(void) {
+  info_t i = info();
+  return (old_info_t){.arena = fit(i.arena),
+                      .ordblks = fit(i.ordblks),
+                      .hblks = fit(i.hblks),
+                      .hblkhd = fit(i.hblkhd),
+                      .uordblks = fit(i.uordblks),
+                      .fordblks = fit(i.fordblks)};
+}
+
+HAK_EXPORT int malloc_trim(size_t pad) { return hak_trim(pad); }
+
+HAK_EXPORT void malloc_stats(void) { hak_stats_print(2, false); }
+
+HAK_EXPORT int malloc_info(int options, FILE *stream) {
+  if (options != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  hak_report_t r;
+  hak_stats_collect(&r);
+  fprintf(stream, "<malloc version=\"1\" allocator=\"hakmem\">\n<heap nr=\"0\">\n<sizes>\n");
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    if (!r.classes[c].slabs) continue;
+    size_t size = hak_class_size(c), capacity = r.classes[c].slabs * hak_classes[c].capacity;
+    size_t idle = capacity - r.classes[c].live;
+    fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", size, size,
+            idle * size, idle);
+  }
+  fprintf(stream,
+          "</sizes>\n<total type=\"rest\" count=\"%llu\" size=\"%llu\"/>\n"
+          "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n"
+          "<aspace type=\"total\" size=\"%llu\"/>\n</heap>\n"
+          "<total type=\"live\" count=\"%llu\" size=\"%llu\"/>\n"
+          "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
+          "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
+          0ULL, (unsigned long long)(r.total.superslab_bytes + r.total.huge_bytes - r.total.live_bytes),
+          (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.peak_bytes,
+          (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.live_blocks,
+          (unsigned long long)r.total.live_bytes, (unsigned long long)r.huge_live,
+          (unsigned long long)r.total.huge_bytes, (unsigned long long)r.total.mapped_bytes,
+          (unsigned long long)r.total.peak_bytes);
+  return 0;
+}
+
+enum { // glibc's numbers, malloc.h
+  M_MMAP_THRESHOLD = -3,
+  M_CHECK_ACTION = -5,
+  M_ARENA_TEST = -7,
+};
+
+// 1: understood and in force; 0: this heap has no such thing.
+HAK_EXPORT int mallopt(int parameter, int value) {
+  switch (parameter) {
+  // Always so here: a bad free is reported (3) and aborts unless HAKMEM_ABORT=0.
+  case M_CHECK_ACTION: return (value & 3) == (hak_option(ABORT) ? 3 : 1);
+  // Every thread has a heap of its own: a limit above their number holds.
+  case M_ARENA_TEST: return 1;
+  // Blocks above 1 MiB are mappings of their own, whatever the program wishes;
+  // a wish that is met is accepted.
+  case M_MMAP_THRESHOLD: return value == (int)HAK_L25_MAX;
+  default: return 0;
+  }
+}
+
+#endif
+
+HAK_EXPORT int hak_version(void) { return HAKMEM_VERSION; }
+
+HAK_EXPORT bool hak_owns(const void *p) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  if (slab) return hak_slab_kind(slab) != HAK_KIND_FREE;
+  return hak_huge_around(p) != NULL;
+}

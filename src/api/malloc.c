@@ -1,0 +1,142 @@
+// malloc.c: malloc, calloc, realloc, free and their C23 and glibc relatives.
+
+#include "api/api.h"
+
+#include <string.h>
+
+#include "hakmem/hakmem.h"
+#include "pool/huge.h"
+#include "pool/l25.h"
+#include "thread/front.h"
+
+void *hak_api_no_memory(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+void *hak_api_alloc(size_t size) {
+  void *p = hak_front_alloc(size, NULL);
+  return HAK_LIKELY(p != NULL) ? p : hak_api_no_memory();
+}
+
+HAK_EXPORT HAK_HOT void *hak_malloc(size_t size) {
+  void *p = hak_front_hit(size);
+  return HAK_LIKELY(p != NULL) ? p : hak_api_alloc(size);
+}
+
+HAK_EXPORT HAK_HOT void hak_free(void *p) { hak_front_free(p, "free"); }
+
+HAK_EXPORT void *hak_calloc(size_t count, size_t size) {
+  size_t total;
+  if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) return hak_api_no_memory();
+  void *p = hak_front_hit(total);
+  bool zeroed = false;
+  if (!p && !(p = hak_front_alloc(total, &zeroed))) return hak_api_no_memory();
+  return zeroed ? p : memset(p, 0, total);
+}
+
+HAK_EXPORT size_t hak_malloc_usable_size(const void *p) {
+  hak_block_t block;
+  return p && hak_front_find(p, "malloc_usable_size", &block) ? block.usable : 0;
+}
+
+// ---------------------------------------------------------------------------
+// realloc
+
+static void count(hak_stat_t stat) {
+  hak_heap_t *heap = hak_heap_enter();
+  if (!heap) return;
+  hak_heap_count_stat(heap, stat, 1);
+  hak_heap_leave(heap);
+}
+
+// The block itself, larger or smaller; NULL if it has to move.
+static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
+  if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
+    return hak_l25_resize(block->slab, size) ? p : NULL;
+  if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX) return hak_huge_resize(p, size);
+  // Otherwise a block keeps its size, and keeps the contents unless more than
+  // half of it would lie idle.
+  return size <= block->usable && size >= block->usable / 2 ? p : NULL;
+}
+
+static void *resize(void *p, size_t size, const char *function) {
+  hak_block_t block;
+  if (!hak_front_find(p, function, &block)) {
+    errno = EINVAL;
+    return NULL;
+  }
+  if (size > HAK_SIZE_MAX) return hak_api_no_memory();
+  void *q = resize_in_place(&block, p, size);
+  if (q) {
+    count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
+    return q;
+  }
+  q = hak_front_hit(size);
+  if (!q) q = hak_front_alloc(size, NULL);
+  if (!q) return size <= block.usable ? p : hak_api_no_memory(); // shrinking cannot fail
+  memcpy(q, p, size < block.usable ? size : block.usable);
+  hak_front_free(p, function);
+  count(HAK_STAT_realloc_copy);
+  return q;
+}
+
+HAK_EXPORT void *hak_realloc(void *p, size_t size) {
+  if (p == NULL) return hak_malloc(size);
+  if (size == 0) {
+    hak_front_free(p, "realloc");
+    return NULL;
+  }
+  return resize(p, size, "realloc");
+}
+
+HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
+  size_t total;
+  if (__builtin_mul_overflow(count, size, &total)) return hak_api_no_memory();
+  return hak_realloc(p, total);
+}
+
+// ---------------------------------------------------------------------------
+// C23 sized frees
+
+void hak_api_check_size(const char *function, void *p, size_t size) {
+#if HAK_CHECKS
+  hak_block_t block;
+  if (p && hak_front_find(p, function, &block) && size > block.usable)
+    hak_misuse_size(function, p, size, block.usable);
+#else
+  (void)function, (void)p, (void)size;
+#endif
+}
+
+HAK_EXPORT void hak_free_sized(void *p, size_t size) {
+  hak_api_check_size("free_sized", p, size);
+  hak_front_free(p, "free_sized");
+}
+
+HAK_EXPORT void hak_free_aligned_sized(void *p, size_t alignment, size_t size) {
+  (void)alignment;
+  hak_api_check_size("free_aligned_sized", p, size);
+  hak_front_free(p, "free_aligned_sized");
+}
+
+// ---------------------------------------------------------------------------
+
+#if !HAK_NO_OVERRIDE
+HAK_ALIAS(hak_malloc) void *malloc(size_t size);
+HAK_ALIAS(hak_malloc) void *__libc_malloc(size_t size);
+HAK_ALIAS(hak_free) void free(void *p);
+HAK_ALIAS(hak_free) void cfree(void *p);
+HAK_ALIAS(hak_free) void __libc_free(void *p);
+HAK_ALIAS(hak_free) void __libc_cfree(void *p);
+HAK_ALIAS(hak_calloc) void *calloc(size_t count, size_t size);
+HAK_ALIAS(hak_calloc) void *__libc_calloc(size_t count, size_t size);
+HAK_ALIAS(hak_realloc) void *realloc(void *p, size_t size);
+HAK_ALIAS(hak_realloc) void *__libc_realloc(void *p, size_t size);
+HAK_ALIAS(hak_reallocarray) void *reallocarray(void *p, size_t count, size_t size);
+HAK_ALIAS(hak_reallocarray) void *__libc_reallocarray(void *p, size_t count, size_t size);
+HAK_ALIAS(hak_malloc_usable_size) size_t malloc_usable_size(const void *p);
+HAK_ALIAS(hak_free_sized) void free_sized(void *p, size_t size);
+HAK_ALIAS(hak_free_aligned_sized)
+void free_aligned_sized(void *p, size_t alignment, size_t size);
+#endif

@@ -1,0 +1,183 @@
+#include "api/stats.h"
+
+#include "core/options.h"
+#include "core/pagemap.h"
+#include "core/print.h"
+#include "os/os.h"
+#include "pool/huge.h"
+#include "superslab/slab.h"
+#include "superslab/superslab.h"
+#include "thread/heap.h"
+#include "thread/process.h"
+#include "thread/remote.h"
+
+static const struct {
+  const char *name, *help;
+} rows[HAK_STATS] = {
+#define HAK_STAT(name, text) {#name, text},
+#include "core/stats.def"
+#undef HAK_STAT
+};
+
+static void add_heap(hak_report_t *r, hak_heap_t *heap) {
+  for (unsigned i = 0; i < HAK_STATS; i++) r->stats[i] += hak_load_relaxed(&heap->stats[i]);
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    r->classes[c].allocs += hak_load_relaxed(&heap->classes[c].allocs);
+    r->classes[c].refills += hak_load_relaxed(&heap->classes[c].refills);
+    r->classes[c].blocks += hak_load_relaxed(&heap->classes[c].blocks);
+  }
+}
+
+static void add_slab(hak_report_t *r, hak_slab_t *slab) {
+  unsigned c = hak_slab_class(slab);
+  switch (hak_slab_kind(slab)) {
+  case HAK_KIND_TINY: {
+    // What an ACTIVE slab has counted and its heap has not been told yet.
+    uint64_t allocs = hak_load_relaxed(&slab->allocs);
+    if (allocs < HAK_FREES_BIAS) r->classes[c].allocs += allocs;
+  } // fall through
+  case HAK_KIND_L2:
+    r->classes[c].live += hak_slab_live_now(slab);
+    r->classes[c].slabs++;
+    break;
+  case HAK_KIND_L25:
+    r->l25_live++;
+    r->l25_bytes += hak_load_relaxed(&slab->bytes);
+    break;
+  default: break;
+  }
+}
+
+static void add_totals(hak_report_t *r) {
+  hak_stats_t *t = &r->total;
+  t->superslab_bytes = hak_load_relaxed(&hak_mapped.superslab_bytes);
+  t->huge_bytes = hak_load_relaxed(&hak_mapped.huge_bytes);
+  t->metadata_bytes = hak_load_relaxed(&hak_mapped.metadata_bytes) + hak_pagemap_bytes();
+  t->mapped_bytes = t->superslab_bytes + t->huge_bytes + t->metadata_bytes;
+  t->peak_bytes = hak_load_relaxed(&hak_mapped.peak) + hak_pagemap_bytes();
+  t->heaps = hak_heap_count();
+  r->huge_live = hak_huge_count();
+  t->l25_allocs = r->stats[HAK_STAT_l25_alloc];
+  t->huge_allocs = r->stats[HAK_STAT_huge_alloc];
+  t->live_blocks = r->l25_live + r->huge_live;
+  t->live_bytes = r->l25_bytes + t->huge_bytes;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    *(c < HAK_TINY_CLASSES ? &t->tiny_allocs : &t->l2_allocs) += r->classes[c].allocs;
+    t->live_blocks += r->classes[c].live;
+    t->live_bytes += r->classes[c].live * hak_class_size(c);
+  }
+  t->allocs = t->tiny_allocs + t->l2_allocs + t->l25_allocs + t->huge_allocs;
+  t->frees = t->allocs - t->live_blocks;
+  t->size = sizeof *t;
+}
+
+void hak_stats_collect(hak_report_t *r) {
+  *r = (hak_report_t){0};
+  hak_process_init();
+  hak_heap_t *mine = hak_tls_heap;
+  if (mine != &hak_heap_none) hak_remote_flush(mine); // held back is not live
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) add_heap(r, hak_heap_by_id(id));
+  uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
+  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) add_slab(r, hak_slab_at(i));
+  add_totals(r);
+}
+
+HAK_EXPORT bool hak_stats_get(hak_stats_t *out, size_t size) {
+  if (!out || size == 0) return false;
+  hak_report_t report;
+  hak_stats_collect(&report);
+  const char *from = (const char *)&report.total;
+  for (size_t i = 0; i < size; i++) ((char *)out)[i] = i < sizeof report.total ? from[i] : 0;
+  return true;
+}
+
+#define TOTALS(X)                                                                             \
+  X(allocs) X(tiny_allocs) X(l2_allocs) X(l25_allocs) X(huge_allocs) X(frees) X(live_blocks)  \
+  X(live_bytes) X(superslab_bytes) X(huge_bytes) X(metadata_bytes) X(mapped_bytes) X(peak_bytes) \
+  X(heaps)
+
+static void print_json(hak_print_t *out, const hak_report_t *r) {
+  hak_print(out, "{\"version\":%u,\"pid\":%u", (uint64_t)HAKMEM_VERSION, (uint64_t)hak_os_pid());
+#define ROW(name) hak_print(out, ",\"" #name "\":%u", r->total.name);
+  TOTALS(ROW)
+#undef ROW
+  hak_print(out, ",\"counters\":{");
+  for (unsigned i = 0; i < HAK_STATS; i++)
+    hak_print(out, "%s\"%s\":%u", i ? "," : "", rows[i].name, r->stats[i]);
+  hak_print(out, "},\"classes\":[");
+  const char *comma = "";
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    if (r->classes[c].allocs == 0 && r->classes[c].slabs == 0) continue;
+    hak_print(out, "%s{\"size\":%u,\"allocs\":%u,\"frees\":%u,\"live\":%u,\"refills\":%u,"
+              "\"refill_blocks\":%u,\"slabs\":%u}",
+              comma, (uint64_t)hak_class_size(c), r->classes[c].allocs,
+              r->classes[c].allocs - r->classes[c].live, r->classes[c].live,
+              r->classes[c].refills, r->classes[c].blocks, r->classes[c].slabs);
+    comma = ",";
+  }
+  hak_print(out, "]}\n");
+}
+
+static void print_text(hak_print_t *out, const hak_report_t *r) {
+  hak_print(out, "hakmem %u.%u.%u statistics of process %u\n", (uint64_t)HAKMEM_VERSION_MAJOR,
+            (uint64_t)HAKMEM_VERSION_MINOR, (uint64_t)HAKMEM_VERSION_PATCH, (uint64_t)hak_os_pid());
+#define ROW(name) hak_print(out, "  %-16s %16u\n", #name, r->total.name);
+  TOTALS(ROW)
+#undef ROW
+  hak_print(out, "counters\n");
+  for (unsigned i = 0; i < HAK_STATS; i++)
+    if (r->stats[i])
+      hak_print(out, "  %-16s %16u  %s\n", rows[i].name, r->stats[i], rows[i].help);
+  hak_print(out, "classes\n  %8s %14s %12s %12s %10s %8s\n", "size", "allocs", "live", "refills",
+            "per refill", "slabs");
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    uint64_t refills = r->classes[c].refills;
+    if (r->classes[c].allocs == 0 && r->classes[c].slabs == 0) continue;
+    hak_print(out, "  %8u %14u %12u %12u %10u %8u\n", (uint64_t)hak_class_size(c),
+              r->classes[c].allocs, r->classes[c].live, refills,
+              refills ? r->classes[c].blocks / refills : 0, r->classes[c].slabs);
+  }
+}
+
+HAK_EXPORT void hak_stats_print(int fd, bool json) {
+  hak_report_t report;
+  hak_stats_collect(&report);
+  hak_print_t out = {.fd = fd};
+  if (json)
+    print_json(&out, &report);
+  else
+    print_text(&out, &report);
+  hak_print_flush(&out);
+}
+
+// HAKMEM_STATS_FILE with %p replaced by the process number.
+static int open_file(const char *pattern) {
+  char path[512];
+  size_t n = 0;
+  for (; *pattern && n < sizeof path - 24; pattern++) {
+    if (pattern[0] == '%' && pattern[1] == 'p') {
+      char digits[24];
+      unsigned d = 0;
+      uint64_t pid = (uint64_t)hak_os_pid();
+      do digits[d++] = (char)('0' + pid % 10);
+      while (pid /= 10);
+      while (d) path[n++] = digits[--d];
+      pattern++;
+    } else {
+      path[n++] = *pattern;
+    }
+  }
+  path[n] = 0;
+  int fd = hak_os_open_write(path);
+  if (fd < 0) hak_warning("cannot write HAKMEM_STATS_FILE %s", path);
+  return fd;
+}
+
+__attribute__((destructor(101))) static void at_exit(void) {
+  if (hak_option(STATS) == HAK_STATS_OFF) return;
+  const char *file = hak_option_text(STATS_FILE);
+  int fd = file ? open_file(file) : 2;
+  if (fd < 0) return;
+  hak_stats_print(fd, hak_option(STATS) == HAK_STATS_JSON);
+  if (file) hak_os_close(fd);
+}

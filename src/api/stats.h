@@ -1,0 +1,21 @@
+// stats.h: figures of the whole process, gathered when asked: nothing is summed
+// on the way. Any thread.
+
+#ifndef HAK_API_STATS_H
+#define HAK_API_STATS_H
+
+#include "base/types.h"
+#include "hakmem/hakmem.h"
+
+typedef struct {
+  hak_stats_t total;
+  uint64_t stats[HAK_STATS];
+  struct {
+    uint64_t allocs, refills, blocks, live, slabs;
+  } classes[HAK_CLASSES];
+  uint64_t l25_live, l25_bytes, huge_live;
+} hak_report_t;
+
+void hak_stats_collect(hak_report_t *report);
+
+#endif

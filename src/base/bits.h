@@ -1,0 +1,41 @@
+// bits.h: arithmetic on words, addresses and bit masks.
+
+#ifndef HAK_BASE_BITS_H
+#define HAK_BASE_BITS_H
+
+#include "base/compiler.h"
+
+HAK_INLINE bool hak_is_pow2(size_t x) { return x != 0 && (x & (x - 1)) == 0; }
+
+// Alignment must be a power of two; the caller rules out overflow.
+HAK_INLINE size_t hak_align_up(size_t x, size_t alignment) {
+  return (x + alignment - 1) & ~(alignment - 1);
+}
+HAK_INLINE size_t hak_align_down(size_t x, size_t alignment) { return x & ~(alignment - 1); }
+
+// Number of the lowest and highest set bit; x != 0.
+HAK_INLINE unsigned hak_low_bit(uint64_t x) { return (unsigned)__builtin_ctzll(x); }
+HAK_INLINE unsigned hak_high_bit(uint64_t x) { return 63u - (unsigned)__builtin_clzll(x); }
+
+HAK_INLINE uint64_t hak_rotate_right(uint64_t x, unsigned n) {
+  return (x >> n) | (x << (64 - n));
+}
+
+// Positions at which n (1..32) neighbouring bits of mask are set: bit i of the
+// result says that bits i .. i+n-1 are.
+HAK_INLINE uint32_t hak_runs_of(uint32_t mask, unsigned n) {
+  unsigned have = 1;
+  while (have < n) {
+    unsigned step = have < n - have ? have : n - have;
+    mask &= mask >> step;
+    have += step;
+  }
+  return mask;
+}
+
+// n (1..32) ones from bit position on.
+HAK_INLINE uint32_t hak_ones(unsigned position, unsigned n) {
+  return (uint32_t)(((UINT64_C(1) << n) - 1) << position);
+}
+
+#endif

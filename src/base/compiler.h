@@ -1,0 +1,56 @@
+// compiler.h: what differs between compilers and build types.
+
+#ifndef HAK_BASE_COMPILER_H
+#define HAK_BASE_COMPILER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HAK_INLINE static inline __attribute__((always_inline))
+#define HAK_NOINLINE __attribute__((noinline))
+#define HAK_COLD __attribute__((cold, noinline))
+#define HAK_HOT __attribute__((hot, aligned(64)))
+#define HAK_EXPORT __attribute__((visibility("default"), used))
+#define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define HAK_UNUSED __attribute__((unused))
+#define HAK_PRINTF(f, a)
+
+// Initial-exec: one load from the GOT, no call to __tls_get_addr, and small
+// enough for the surplus that dlopen draws on.
+#define HAK_TLS __thread __attribute__((tls_model("initial-exec")))
+
+#if defined(__SANITIZE_THREAD__)
+#define HAK_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAK_TSAN 1
+#endif
+#endif
+#ifndef HAK_TSAN
+#define HAK_TSAN 0
+#endif
+
+// HAK_CHECKS: 0 release, 1 secure (checks an attacker may trip), 2 debug
+// (invariants of the allocator itself as well).
+#ifndef HAK_CHECKS
+#define HAK_CHECKS 0
+#endif
+
+// HAK_TESTING: system calls can be made to fail (see os/os.h).
+#ifndef HAK_TESTING
+#define HAK_TESTING 0
+#endif
+
+#if HAK_CHECKS >= 2
+#define HAK_ASSERT(x)                                                \
+  do {                                                               \
+    if (HAK_UNLIKELY(!(x))) hak_assert_failed(#x, __FILE__, __LINE__); \
+  } while (0)
+_Noreturn void hak_assert_failed(const char *what, const char *file, int line);
+#else
+#define HAK_ASSERT(x) ((void)0)
+#endif
+
+#endif

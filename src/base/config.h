@@ -1,0 +1,47 @@
+// config.h: the constants of the layout, shift first, sizes derived.
+
+#ifndef HAK_BASE_CONFIG_H
+#define HAK_BASE_CONFIG_H
+
+#include "base/compiler.h"
+
+#define HAK_MIN_SHIFT 4 // smallest block and alignment of every block: 16 bytes
+#define HAK_MIN_BLOCK ((size_t)1 << HAK_MIN_SHIFT)
+
+#define HAK_SLAB_SHIFT 16 // 64 KiB
+#define HAK_SLAB_SIZE ((size_t)1 << HAK_SLAB_SHIFT)
+#define HAK_SUPERSLAB_SHIFT 21 // 2 MiB: one x86-64 huge page
+#define HAK_SUPERSLAB_SIZE ((size_t)1 << HAK_SUPERSLAB_SHIFT)
+#define HAK_SLABS_SHIFT (HAK_SUPERSLAB_SHIFT - HAK_SLAB_SHIFT)
+#define HAK_SLABS_PER_SUPERSLAB (1u << HAK_SLABS_SHIFT)
+
+#define HAK_TINY_MAX ((size_t)1024)            // one slab, many blocks
+#define HAK_L2_MAX ((size_t)56 << 10)          // a run of slabs, 2 to 56 blocks
+#define HAK_L25_MAX ((size_t)1 << 20)          // a run of 1 to 16 slabs, one block
+#define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX)     // larger requests are ENOMEM
+
+#define HAK_TINY_CLASSES 32
+#define HAK_L2_CLASSES 46
+#define HAK_CLASSES (HAK_TINY_CLASSES + HAK_L2_CLASSES)
+#define HAK_TINY_STEPS ((HAK_TINY_MAX >> HAK_MIN_SHIFT) + 1) // entries of heap->tiny
+#define HAK_L2_BLOCKS_MAX 62 // bits 0..61 of a mask; bit 63 is HAK_REMOTE_QUEUED
+
+// SuperSlab numbers: 2^20 of them are 2 TiB of blocks up to 1 MiB. Descriptors
+// are reserved for as many as the address space at start allows.
+#define HAK_SUPERSLABS_MAX_SHIFT 20
+#define HAK_SUPERSLABS_MAX ((uint32_t)1 << HAK_SUPERSLABS_MAX_SHIFT)
+
+// User addresses that can be ours: below 2^48 (5-level addresses are never
+// asked for, so a pointer above is foreign).
+#define HAK_ADDRESS_BITS 48
+
+// Deferred remote frees: a direct-mapped map of this many slabs per thread.
+// 32 entries: docs/decisions/0003.
+#define HAK_REMOTE_MAP_SHIFT 5
+#define HAK_REMOTE_MAP_SIZE (1u << HAK_REMOTE_MAP_SHIFT)
+
+_Static_assert(HAK_TINY_MAX == 1024, "the class table in size_class.h ends at 1 KiB");
+_Static_assert(HAK_L2_MAX < HAK_SLAB_SIZE, "L2 blocks are smaller than a slab");
+_Static_assert(HAK_L25_MAX <= HAK_SUPERSLAB_SIZE / 2, "an L2.5 run fits a SuperSlab twice");
+
+#endif

@@ -1,0 +1,177 @@
+// types.h: glossary and the hot structures. Read this first.
+//
+//   block       what malloc returns: a run of bytes of one size class.
+//   size class  blocks of one size (16 B .. 56 KiB); see size_classes.def.
+//   slab        64 KiB of a SuperSlab; blocks of one class, owned by one heap.
+//   run         1..32 neighbouring slabs of one SuperSlab used as one; its
+//               first slab is the head, the others are interior.
+//   SuperSlab   2 MiB, 2 MiB-aligned, 32 slabs. Classes and heaps share it
+//               slab by slab.
+//   descriptor  hak_slab_t: 64 bytes per slab, kept apart from the blocks, so
+//               that an overflow cannot reach it.
+//   heap        hak_heap_t: what one thread allocates from; when the thread
+//               ends the heap becomes an orphan and another thread takes it.
+//   owner       the thread that holds a slab's heap (attached to it, or having
+//               claimed it): the only one that touches owner fields.
+//   tiny, L2    classes up to 1 KiB / up to 56 KiB.
+//   L2.5        64 KiB..1 MiB, one block per run, no owner.
+//   huge        above 1 MiB: a mapping of its own.
+//
+//   range:   base                                   (one reservation)
+//            | unused | SuperSlab 1 | SuperSlab 2 | ...
+//   number:      0         1             2             SuperSlab number
+//   slab index = SuperSlab number * 32 + slab in SuperSlab; index 0 is "none".
+//
+// Invariants (checked by hak_heap_check in debug builds and by test/unit):
+//   I1  tiny slab: live + |free| + |remote| + uncarved = capacity, where live
+//       counts blocks the program holds or that wait in a remote map, and
+//       allocs + frees_left - HAK_FREES_BIAS = live + |remote|.
+//   I2  a block is on at most one list.
+//   I3  only the owner writes owner fields.
+//   I4  a slab is ACTIVE, PARTIAL or FULL in one heap, or free in its SuperSlab.
+//   I5  L2 run: live + popcount(mask) + popcount(remote) = capacity.
+
+#ifndef HAK_BASE_TYPES_H
+#define HAK_BASE_TYPES_H
+
+#include "base/atomic.h"
+#include "base/config.h"
+
+typedef struct hak_heap hak_heap_t;
+typedef struct hak_slab hak_slab_t;
+typedef struct hak_superslab hak_superslab_t;
+
+// What a slab is used for. Set by whoever acquired it before the first block is
+// handed out, so any thread that legitimately holds a block reads the right one.
+typedef enum {
+  HAK_KIND_FREE = 0, // in its SuperSlab's free mask
+  HAK_KIND_TINY,
+  HAK_KIND_L2,
+  HAK_KIND_L25,
+  HAK_KIND_INTERIOR, // not the head of its run: see offset
+} hak_kind_t;
+
+// Where in its heap a tiny or L2 slab is (owner field).
+typedef enum {
+  HAK_PLACE_ACTIVE = 1, // in heap->tiny / heap->l2
+  HAK_PLACE_PARTIAL,    // in heap->partial: has free or uncarved blocks
+  HAK_PLACE_FULL,       // in no list; free brings it back
+} hak_place_t;
+
+// While a tiny slab is ACTIVE, allocs counts up from its live blocks and
+// frees_left down from this bias, so free raises no event. When it leaves the
+// front, both are set anew: allocs = BIAS + mark, frees_left = live - mark, so
+// that frees_left gets negative, and free notices, when live falls below mark.
+// In every state live = allocs + frees_left - BIAS, whoever reads it.
+#define HAK_FREES_BIAS ((uint64_t)1 << 62)
+
+// Word `remote` of a slab: what other threads freed and the owner has not yet
+// taken back. Bit 63 is QUEUED: the slab is in some heap's inbox, or the thread
+// that set the bit is about to put it there.
+//   tiny: bits 0..47 first block of a chain, bits 48..62 its length
+//   L2:   bit i = block i
+#define HAK_REMOTE_QUEUED ((uint64_t)1 << 63)
+#define HAK_REMOTE_COUNT_SHIFT 48
+#define HAK_REMOTE_POINTER_MASK (((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT) - 1)
+
+struct hak_slab {
+  union {
+    void *free;      // tiny: LIFO list of free blocks (owner)
+    hak_word_t mask; // L2: bit i = block i is free (owner word)
+  };
+  union {
+    hak_word_t allocs; // tiny: see HAK_FREES_BIAS (owner word)
+    char *start;       // L2: address of block 0
+  };
+  union {
+    hak_word_t frees_left;        // tiny: negative = event (owner word)
+    _Atomic(hak_heap_t *) holder; // L2: the owning heap (local is NULL)
+  };
+  _Atomic(hak_heap_t *) local; // tiny: the owning heap; NULL sends free to the slow path
+  _Atomic uint64_t remote;     // see HAK_REMOTE_*; protocol R1 in docs/concurrency.md
+  uint32_t next;               // heap->partial list, slab indices, 0 = end (owner)
+  union {
+    uint32_t prev;          // heap->partial list (owner)
+    _Atomic uint32_t bytes; // L2.5: usable bytes of the block
+  };
+  uint32_t inbox_next;         // link in an inbox, valid while QUEUED (protocol R2)
+  uint16_t capacity;           // blocks in the slab or run
+  uint16_t carved;             // tiny: blocks ever on the free list; L2: ever handed out (owner)
+  _Atomic uint8_t size_class;  // 0..HAK_CLASSES-1
+  _Atomic uint8_t kind;        // hak_kind_t
+  uint8_t run;                 // slabs in the run (head)
+  uint8_t offset;              // interior: slabs back to the head
+  uint8_t place;               // hak_place_t (owner)
+  bool zeroed;                 // the memory was zero when the slab was acquired (owner)
+  uint8_t last_kind;           // of a free slab: what it was, for messages
+  uint8_t unused;
+};
+_Static_assert(sizeof(hak_slab_t) == 64, "a descriptor is one cache line");
+
+struct hak_superslab {
+  _Atomic uint32_t free_mask; // bit i = slab i is free; protocol P1
+  _Atomic uint32_t dirty;     // bit i = slab i was used since the memory was last zero
+  uintptr_t base;             // first byte; written before free_mask is first nonzero
+  _Atomic uint32_t committed; // 1 while the memory is mapped read-write
+  uint32_t reserved[11];
+};
+_Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
+
+// Remote frees this thread has not handed over yet, one slab per entry.
+typedef struct {
+  hak_slab_t *slab;
+  union {
+    void *head;    // tiny: chain, linked through the blocks' first word
+    uint64_t mask; // L2
+  };
+  void *tail;
+  uint32_t count;
+} hak_remote_entry_t;
+
+typedef struct {
+  // Blocks handed out; ACTIVE tiny slabs hold back what their allocs word counts
+  // (a value to be added modulo 2^64).
+  hak_word_t allocs;
+  hak_word_t refills; // times the front had to be refilled
+  hak_word_t blocks;  // blocks those refills brought
+} hak_class_stats_t;
+
+typedef enum {
+#define HAK_STAT(name, text) HAK_STAT_##name,
+#include "core/stats.def"
+#undef HAK_STAT
+  HAK_STATS
+} hak_stat_t;
+
+// Heap states (protocol H1). CLAIMED: a thread other than the attached one
+// works on an orphan for a moment. UNLISTED is or-ed to CLAIMED when somebody
+// took the heap off its stack meanwhile: the claimer puts it back.
+#define HAK_HEAP_NEW 0u
+#define HAK_HEAP_ATTACHED 1u
+#define HAK_HEAP_ORPHAN 2u
+#define HAK_HEAP_CLAIMED 3u
+#define HAK_HEAP_UNLISTED 8u
+#define HAK_HEAP_DEAD 5u // its thread vanished in fork: frees are accepted, nothing is reused
+
+struct hak_heap {
+  // Hot: one pointer per 16 bytes of request size; several entries of one class
+  // hold the same slab. Never NULL: hak_slab_none stands in.
+  hak_slab_t *tiny[HAK_TINY_STEPS];
+  hak_slab_t *l2[HAK_L2_CLASSES];
+  uint32_t partial[HAK_CLASSES]; // heads of the lists of PARTIAL slabs
+  uint32_t pending;              // bytes in remote_map
+  uint32_t ticks;                // refills since remote_map was last flushed
+  hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
+  hak_class_stats_t classes[HAK_CLASSES];
+  hak_word_t stats[HAK_STATS];
+  bool transient; // attached for one call only: the thread is ending
+  uint32_t id;    // number for hak_heap_by_id, from 1
+
+  // Shared: written by other threads.
+  _Alignas(64) _Atomic uint32_t inbox; // slabs with remote frees (protocol R2)
+  _Atomic uint32_t state;              // HAK_HEAP_*
+  _Atomic uint32_t next_orphan;        // link in an orphan stack (protocol H2)
+};
+_Static_assert(sizeof(hak_heap_t) <= 8192, "heap budget");
+
+#endif

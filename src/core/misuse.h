@@ -1,0 +1,19 @@
+// misuse.h: what is said when the program gives us a pointer that is no live
+// block. One line to stderr, then abort unless HAKMEM_ABORT=0; the callers ignore
+// the pointer if these return.
+
+#ifndef HAK_CORE_MISUSE_H
+#define HAK_CORE_MISUSE_H
+
+#include "base/compiler.h"
+
+// function is the name the program called.
+HAK_COLD void hak_misuse_double_free(const char *function, const void *p, size_t block_size);
+HAK_COLD void hak_misuse_misaligned(const char *function, const void *p);
+HAK_COLD void hak_misuse_interior(const char *function, const void *p, const void *block,
+                                  size_t block_size);
+// Says what the address belongs to instead (reads /proc/self/maps).
+HAK_COLD void hak_misuse_foreign(const char *function, const void *p);
+HAK_COLD void hak_misuse_size(const char *function, const void *p, size_t size, size_t block_size);
+
+#endif

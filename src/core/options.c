@@ -1,0 +1,215 @@
+#include "core/options.h"
+
+#include "core/print.h"
+#include "os/os.h"
+
+typedef enum { BOOL, COUNT, SIZE, CHOICE, TEXT } kind_t;
+
+typedef struct {
+  const char *name;
+  kind_t kind;
+  uint64_t preset[3]; // by HAKMEM_MODE
+  uint64_t min, max;
+  const char *words; // CHOICE
+  const char *help;
+} row_t;
+
+static const row_t rows[HAK_OPTS] = {
+#define HAK_OPTION(name, kind, balanced, lean, fast, min, max, help) \
+  {#name, kind, {balanced, lean, fast}, min, max, NULL, help},
+#define HAK_CHOICE(name, value, words, help) \
+  {#name, CHOICE, {value, value, value}, 0, 0, words, help},
+#define HAK_TEXT(name, help) {#name, TEXT, {0, 0, 0}, 0, 0, NULL, help},
+#include "core/options.def"
+#undef HAK_OPTION
+#undef HAK_CHOICE
+#undef HAK_TEXT
+};
+
+uint64_t hak_option_values[HAK_OPTS] = {
+#define HAK_OPTION(name, kind, balanced, lean, fast, min, max, help) balanced,
+#define HAK_CHOICE(name, value, words, help) value,
+#define HAK_TEXT(name, help) 0,
+#include "core/options.def"
+#undef HAK_OPTION
+#undef HAK_CHOICE
+#undef HAK_TEXT
+};
+
+static bool given[HAK_OPTS]; // set by a variable rather than by the preset
+
+static const char prefix[] = "HAKMEM_";
+
+static bool equal(const char *a, const char *b) {
+  while (*a && *a == *b) a++, b++;
+  return *a == *b;
+}
+
+// After "HAKMEM_": the option's name up to '='; NULL if entry is another variable.
+static const char *our_name(const char *entry) {
+  for (const char *p = prefix; *p; p++, entry++)
+    if (*entry != *p) return NULL;
+  return entry;
+}
+
+static bool name_is(const char *entry_name, const char *name) {
+  while (*name && *entry_name == *name) entry_name++, name++;
+  return !*name && *entry_name == '=';
+}
+
+// Number with an optional K, M or G suffix; false if it is none.
+static bool parse_number(const char *s, uint64_t *value) {
+  uint64_t v = 0;
+  if (*s < '0' || *s > '9') return false;
+  for (; *s >= '0' && *s <= '9'; s++)
+    if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v))
+      return false;
+  unsigned shift = 0;
+  if (*s == 'k' || *s == 'K') shift = 10, s++;
+  else if (*s == 'm' || *s == 'M') shift = 20, s++;
+  else if (*s == 'g' || *s == 'G') shift = 30, s++;
+  *value = v << shift;
+  return !*s && (*value >> shift) == v;
+}
+
+// Number of the word in "a|b|c" that s is.
+static bool parse_word(const char *words, const char *s, uint64_t *value) {
+  for (uint64_t n = 0;; n++) {
+    const char *t = s;
+    while (*words && *words != '|' && *words == *t) words++, t++;
+    if ((!*words || *words == '|') && !*t) return *value = n, true;
+    while (*words && *words != '|') words++;
+    if (!*words++) return false;
+  }
+}
+
+static bool parse(const row_t *row, const char *s, uint64_t *value) {
+  uint64_t v = 0;
+  switch (row->kind) {
+  case TEXT: v = (uintptr_t)s; break;
+  case CHOICE:
+    if (!parse_word(row->words, s, &v)) return false;
+    break;
+  case BOOL:
+    if (!parse_word("0|1", s, &v) && !parse_word("off|on", s, &v) && !parse_word("no|yes", s, &v))
+      return false;
+    break;
+  case COUNT:
+  case SIZE:
+    if (!parse_number(s, &v) || v < row->min || v > row->max) return false;
+    break;
+  }
+  *value = v;
+  return true;
+}
+
+void hak_options_init(void) {
+  char **environment = hak_os_environ();
+  for (char **e = environment; e && *e; e++) {
+    const char *name = our_name(*e);
+    for (unsigned i = 0; name && i < HAK_OPTS; i++) {
+      if (!name_is(name, rows[i].name)) continue;
+      const char *value = name;
+      while (*value != '=') value++;
+      if (parse(&rows[i], value + 1, &hak_option_values[i])) given[i] = true;
+    }
+  }
+  uint64_t mode = hak_option(MODE);
+  for (unsigned i = 0; i < HAK_OPTS; i++)
+    if (!given[i]) hak_option_values[i] = i == HAK_OPT_MODE ? mode : rows[i].preset[mode];
+}
+
+// Levenshtein distance of two names of at most 31 characters.
+static unsigned distance(const char *a, unsigned a_length, const char *b) {
+  unsigned row[33], b_length = 0;
+  while (b[b_length]) b_length++;
+  if (a_length > 31 || b_length > 31) return 99;
+  for (unsigned j = 0; j <= b_length; j++) row[j] = j;
+  for (unsigned i = 1; i <= a_length; i++) {
+    unsigned diagonal = row[0];
+    row[0] = i;
+    for (unsigned j = 1; j <= b_length; j++) {
+      unsigned best = diagonal + (a[i - 1] != b[j - 1]);
+      if (row[j] + 1 < best) best = row[j] + 1;
+      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+      diagonal = row[j];
+      row[j] = best;
+    }
+  }
+  return row[b_length];
+}
+
+static void warn_unknown(const char *name) {
+  char text[40];
+  unsigned length = 0;
+  while (name[length] && name[length] != '=' && length < sizeof text - 1)
+    text[length] = name[length], length++;
+  text[length] = 0;
+  unsigned best = 99, nearest = 0;
+  for (unsigned i = 0; i < HAK_OPTS; i++) {
+    unsigned d = distance(text, length, rows[i].name);
+    if (d < best) best = d, nearest = i;
+  }
+  if (best <= 4)
+    hak_warning("unknown option %s%s, did you mean %s%s?", prefix, text, prefix,
+                rows[nearest].name);
+  else
+    hak_warning("unknown option %s%s (HAKMEM_OPTIONS=help lists all)", prefix, text);
+}
+
+static void check_entry(const char *name) {
+  for (unsigned i = 0; i < HAK_OPTS; i++) {
+    if (!name_is(name, rows[i].name)) continue;
+    uint64_t ignored;
+    while (*name != '=') name++;
+    if (parse(&rows[i], name + 1, &ignored)) return;
+    if (rows[i].words)
+      hak_warning("%s%s=%s is not one of %s; ignored", prefix, rows[i].name, name + 1,
+                  rows[i].words);
+    else
+      hak_warning("%s%s=%s is not in %u..%u; ignored", prefix, rows[i].name, name + 1,
+                  rows[i].min, rows[i].max);
+    return;
+  }
+  warn_unknown(name);
+}
+
+void hak_options_report(void) {
+  for (char **e = hak_os_environ(); e && *e; e++) {
+    const char *name = our_name(*e);
+    if (name) check_entry(name);
+  }
+  const char *request = hak_option_text(OPTIONS);
+  if (request && equal(request, "help")) hak_options_help(2);
+}
+
+static void print_value(hak_print_t *out, const row_t *row, uint64_t value) {
+  if (row->kind == TEXT) {
+    hak_print(out, "%s", value ? (const char *)(uintptr_t)value : "-");
+  } else if (row->kind == CHOICE) {
+    const char *w = row->words;
+    for (; value > 0; w++) value -= *w == '|';
+    for (; *w && *w != '|'; w++) hak_print(out, "%c", *w);
+  } else {
+    hak_print(out, "%u", value);
+  }
+}
+
+void hak_options_help(int fd) {
+  hak_print_t out = {.fd = fd};
+  hak_print(&out, "hakmem: environment variables (value now, where from, default, range)\n");
+  for (unsigned i = 0; i < HAK_OPTS; i++) {
+    const row_t *row = &rows[i];
+    hak_print(&out, "  %s%s = ", prefix, row->name);
+    print_value(&out, row, hak_option_values[i]);
+    hak_print(&out, " (%s", given[i] ? "environment" : "default");
+    if (row->kind != TEXT) {
+      hak_print(&out, ", default ");
+      print_value(&out, row, row->preset[hak_option(MODE)]);
+    }
+    if (row->words) hak_print(&out, ", %s", row->words);
+    else if (row->kind != TEXT) hak_print(&out, ", %u..%u", row->min, row->max);
+    hak_print(&out, ")\n      %s\n", row->help);
+  }
+  hak_print_flush(&out);
+}

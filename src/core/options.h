@@ -1,0 +1,36 @@
+// options.h: the knobs of options.def. Values are set once by hak_options_init,
+// before a second thread exists, and are read-only afterwards.
+
+#ifndef HAK_CORE_OPTIONS_H
+#define HAK_CORE_OPTIONS_H
+
+#include "base/compiler.h"
+
+typedef enum {
+#define HAK_OPTION(name, kind, balanced, lean, fast, min, max, help) HAK_OPT_##name,
+#define HAK_CHOICE(name, value, words, help) HAK_OPT_##name,
+#define HAK_TEXT(name, help) HAK_OPT_##name,
+#include "core/options.def"
+#undef HAK_OPTION
+#undef HAK_CHOICE
+#undef HAK_TEXT
+  HAK_OPTS
+} hak_opt_t;
+
+enum { HAK_LOOKUP_AUTO, HAK_LOOKUP_RANGE, HAK_LOOKUP_TABLE };
+enum { HAK_STATS_OFF, HAK_STATS_TEXT, HAK_STATS_JSON };
+
+extern uint64_t hak_option_values[HAK_OPTS];
+
+#define hak_option(name) (hak_option_values[HAK_OPT_##name])
+// Value of a text option; NULL if unset. Points into the environment.
+#define hak_option_text(name) ((const char *)(uintptr_t)hak_option_values[HAK_OPT_##name])
+
+// Reads the environment. Warnings (unknown name, value out of range) are held
+// back until hak_options_report, which the library's constructor calls.
+void hak_options_init(void);
+void hak_options_report(void);
+// The table as printed by HAKMEM_OPTIONS=help.
+void hak_options_help(int fd);
+
+#endif

@@ -1,0 +1,29 @@
+// print.h: formatted output without malloc, locale or stdio.
+
+#ifndef HAK_CORE_PRINT_H
+#define HAK_CORE_PRINT_H
+
+#include <stdarg.h>
+
+#include "base/compiler.h"
+
+// Collects text and writes it to fd in few system calls (one, if it fits). Lives
+// on the caller's stack; not shared between threads.
+typedef struct {
+  int fd;
+  uint32_t used;
+  char text[500];
+} hak_print_t;
+
+// Understands %s, %c (int), %u and %x (uint64_t), %p, %% and a field width
+// (`%8u`, left-aligned `%-8s`). Every %u argument must be a uint64_t.
+void hak_print(hak_print_t *out, const char *format, ...);
+void hak_print_v(hak_print_t *out, const char *format, va_list args);
+void hak_print_flush(hak_print_t *out);
+
+// "hakmem: ..." and a newline to stderr in one write.
+void hak_message(const char *format, ...);
+// The same unless HAKMEM_QUIET=1.
+void hak_warning(const char *format, ...);
+
+#endif

@@ -1,0 +1,76 @@
+// os.h: every system call the allocator makes, and nothing else does.
+//
+// Contract of all functions: errno is left as it was; no libc function is
+// called that may allocate, lock or recurse; a failure is a false or NULL
+// result, never a message or an abort. Sizes and addresses are multiples of
+// hak_os_page_size unless said otherwise.
+
+#ifndef HAK_OS_OS_H
+#define HAK_OS_OS_H
+
+#include "base/compiler.h"
+
+extern size_t hak_os_page_size; // bytes; set by hak_os_init
+
+// Once, before any other function here.
+void hak_os_init(void);
+
+// Address space without access rights: not charged, not populated, not dumped.
+// alignment is a power of two. NULL if refused.
+void *hak_os_reserve(size_t size, size_t alignment);
+// Zeroed read-write memory at a multiple of alignment. NULL if refused.
+void *hak_os_map(size_t size, size_t alignment);
+bool hak_os_unmap(void *p, size_t size);
+
+// Inside a reservation: make memory usable (zeroed at first use) / give it and
+// its charge back. Decommit that is refused discards the contents instead and
+// returns false: the memory then stays usable and reads as zero, or, where
+// *dirty is set, as it was.
+bool hak_os_commit(void *p, size_t size);
+bool hak_os_decommit(void *p, size_t size, bool *dirty);
+
+// Drop the contents of [p, p+size); it reads as zero afterwards. false: kept.
+bool hak_os_discard(void *p, size_t size);
+
+// Grow or shrink a mapping where it is. Growing fails if the space behind is taken.
+bool hak_os_resize(void *p, size_t old_size, size_t new_size);
+// Move a mapping's pages (no copy) to target, which must be reserved by the
+// caller with at least new_size bytes; target's mapping is replaced.
+bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target);
+
+// Address-space limit in bytes (RLIMIT_AS), SIZE_MAX if none.
+size_t hak_os_address_limit(void);
+// Value of an environment variable, NULL if unset or if the process is setuid.
+const char *hak_os_env(const char *name);
+// The environment (NULL-terminated), NULL if not there yet or setuid.
+char **hak_os_environ(void);
+// Resident bytes of the process (reads /proc; 0 if it cannot). Not for allocation paths.
+size_t hak_os_resident(void);
+
+// Whole buffer to a file descriptor; gives up on errors.
+void hak_os_write(int fd, const char *text, size_t length);
+int hak_os_open_write(const char *path); // create and truncate; -1 on error
+int hak_os_open_read(const char *path);
+long hak_os_read(int fd, char *buffer, size_t size);
+void hak_os_close(int fd);
+int hak_os_pid(void);
+
+_Noreturn void hak_os_abort(void);
+void hak_os_yield(void);
+
+#if HAK_TESTING
+// Fault injection, test builds only: after the next `skip` calls of the kinds
+// in `kinds` have passed, calls fail: one if once, else all. kinds 0: off.
+enum {
+  HAK_FAULT_MAP = 1,
+  HAK_FAULT_UNMAP = 2,
+  HAK_FAULT_COMMIT = 4,
+  HAK_FAULT_DISCARD = 8,
+  HAK_FAULT_REMAP = 16,
+  HAK_FAULT_ALL = 31,
+};
+void hak_os_fault(unsigned kinds, uint64_t skip, bool once);
+uint64_t hak_os_fault_calls(void); // calls of those kinds since hak_os_fault
+#endif
+
+#endif

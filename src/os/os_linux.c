@@ -1,0 +1,223 @@
+// os_linux.c: os.h on Linux. The only file that makes system calls.
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/os.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+size_t hak_os_page_size = 4096;
+
+// Restores errno at the end of the enclosing block.
+static inline void restore_errno(const int *saved) { errno = *saved; }
+#define KEEP_ERRNO __attribute__((cleanup(restore_errno))) HAK_UNUSED const int saved_errno_ = errno
+
+#if HAK_TESTING
+static _Atomic unsigned fault_kinds;
+static _Atomic uint64_t fault_skip, fault_calls;
+static _Atomic bool fault_once;
+
+void hak_os_fault(unsigned kinds, uint64_t skip, bool once) {
+  hak_store_seq_cst(&fault_kinds, 0u);
+  hak_store_seq_cst(&fault_skip, skip);
+  hak_store_seq_cst(&fault_once, once);
+  hak_store_seq_cst(&fault_calls, (uint64_t)0);
+  hak_store_seq_cst(&fault_kinds, kinds);
+}
+
+uint64_t hak_os_fault_calls(void) { return hak_load_seq_cst(&fault_calls); }
+
+static bool faulty(unsigned kind) {
+  if (!(hak_load_seq_cst(&fault_kinds) & kind)) return false;
+  uint64_t n = hak_fetch_add_relaxed(&fault_calls, 1);
+  uint64_t skip = hak_load_seq_cst(&fault_skip);
+  return hak_load_seq_cst(&fault_once) ? n == skip : n >= skip;
+}
+#define FAULTY(kind) faulty(kind)
+#else
+#define FAULTY(kind) false
+#endif
+
+void hak_os_init(void) {
+  size_t size = getauxval(AT_PAGESZ);
+  if (hak_is_pow2(size)) hak_os_page_size = size;
+}
+
+static void *map_at(void *hint, size_t size, int protection, int flags) {
+  if (FAULTY(HAK_FAULT_MAP)) return NULL;
+  void *p = mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+static void *map_aligned(size_t size, size_t alignment, int protection, int flags) {
+  KEEP_ERRNO;
+  if (size == 0 || size > (size_t)PTRDIFF_MAX - alignment) return NULL;
+  char *p = map_at(NULL, size, protection, flags);
+  if (!p || ((uintptr_t)p & (alignment - 1)) == 0) return p;
+  // The kernel places mappings downwards: the aligned address just below this
+  // one is usually free, and asking for it costs no excess address space.
+  char *hint = (char *)hak_align_down((uintptr_t)p, alignment);
+  munmap(p, size);
+  p = map_at(hint, size, protection, flags | MAP_FIXED_NOREPLACE);
+  if (p && ((uintptr_t)p & (alignment - 1)) == 0) return p;
+  if (p) munmap(p, size);
+  size_t span = size + alignment - hak_os_page_size;
+  p = map_at(NULL, span, protection, flags | MAP_NORESERVE);
+  if (!p) return NULL;
+  char *start = (char *)hak_align_up((uintptr_t)p, alignment);
+  char *end = start + size;
+  // A trim that is refused (too many mappings) leaks address space, no memory.
+  if (start > p) munmap(p, (size_t)(start - p));
+  if (p + span > end) munmap(end, (size_t)(p + span - end));
+  return start;
+}
+
+void *hak_os_reserve(size_t size, size_t alignment) {
+  return map_aligned(size, alignment, PROT_NONE, MAP_NORESERVE);
+}
+
+void *hak_os_map(size_t size, size_t alignment) {
+  return map_aligned(size, alignment, PROT_READ | PROT_WRITE, 0);
+}
+
+bool hak_os_unmap(void *p, size_t size) {
+  KEEP_ERRNO;
+  if (FAULTY(HAK_FAULT_UNMAP)) return false;
+  return munmap(p, size) == 0;
+}
+
+bool hak_os_commit(void *p, size_t size) {
+  KEEP_ERRNO;
+  if (FAULTY(HAK_FAULT_COMMIT)) return false;
+  return mprotect(p, size, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool hak_os_discard(void *p, size_t size) {
+  KEEP_ERRNO;
+  if (FAULTY(HAK_FAULT_DISCARD)) return false;
+  return madvise(p, size, MADV_DONTNEED) == 0;
+}
+
+bool hak_os_decommit(void *p, size_t size, bool *dirty) {
+  KEEP_ERRNO;
+  *dirty = false;
+  // One call drops the pages, the charge and the access rights. It fails only
+  // when the kernel has no room for another mapping.
+  if (!FAULTY(HAK_FAULT_UNMAP) &&
+      mmap(p, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
+          MAP_FAILED)
+    return true;
+  *dirty = !hak_os_discard(p, size);
+  return false;
+}
+
+bool hak_os_resize(void *p, size_t old_size, size_t new_size) {
+  KEEP_ERRNO;
+  if (FAULTY(HAK_FAULT_REMAP)) return false;
+  return mremap(p, old_size, new_size, 0) != MAP_FAILED;
+}
+
+bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target) {
+  KEEP_ERRNO;
+  if (FAULTY(HAK_FAULT_REMAP)) return false;
+  return mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, target) != MAP_FAILED;
+}
+
+size_t hak_os_address_limit(void) {
+  KEEP_ERRNO;
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  return (size_t)limit.rlim_cur;
+}
+
+char **hak_os_environ(void) { return getauxval(AT_SECURE) ? NULL : environ; }
+
+const char *hak_os_env(const char *name) {
+  char **entry = hak_os_environ();
+  if (!entry) return NULL;
+  for (; *entry; entry++) {
+    const char *a = *entry, *b = name;
+    while (*b && *a == *b) a++, b++;
+    if (!*b && *a == '=') return a + 1;
+  }
+  return NULL;
+}
+
+int hak_os_open_write(const char *path) {
+  KEEP_ERRNO;
+  return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+int hak_os_open_read(const char *path) {
+  KEEP_ERRNO;
+  return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+long hak_os_read(int fd, char *buffer, size_t size) {
+  KEEP_ERRNO;
+  long n;
+  do n = read(fd, buffer, size);
+  while (n < 0 && errno == EINTR);
+  return n;
+}
+
+void hak_os_close(int fd) {
+  KEEP_ERRNO;
+  close(fd);
+}
+
+void hak_os_write(int fd, const char *text, size_t length) {
+  KEEP_ERRNO;
+  while (length > 0) {
+    ssize_t n = write(fd, text, length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    text += n;
+    length -= (size_t)n;
+  }
+}
+
+size_t hak_os_resident(void) {
+  char text[128];
+  int fd = hak_os_open_read("/proc/self/statm");
+  if (fd < 0) return 0;
+  long n = hak_os_read(fd, text, sizeof text - 1);
+  hak_os_close(fd);
+  size_t fields = 0, value = 0;
+  for (long i = 0; i < n && fields < 2; i++) {
+    if (text[i] == ' ')
+      fields++, value = fields < 2 ? 0 : value;
+    else
+      value = value * 10 + (size_t)(text[i] - '0');
+  }
+  return fields == 2 ? value * hak_os_page_size : 0;
+}
+
+int hak_os_pid(void) { return (int)getpid(); }
+
+void hak_os_yield(void) {
+  KEEP_ERRNO;
+  sched_yield();
+}
+
+_Noreturn void hak_os_abort(void) {
+  // abort() may flush or lock; the default action of SIGABRT is what is wanted.
+  // A handler the program installed still runs.
+  raise(SIGABRT);
+  signal(SIGABRT, SIG_DFL);
+  raise(SIGABRT);
+  _exit(127);
+}

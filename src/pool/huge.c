@@ -1,0 +1,98 @@
+#include "pool/huge.h"
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "superslab/superslab.h"
+
+#define UNIT_SHIFT 12 // pagemap entries count 4 KiB
+
+static _Atomic uint64_t count; // statistics only
+
+static uint64_t entry_for(size_t size) {
+  return (uint64_t)(size >> UNIT_SHIFT) << 2 | HAK_PAGEMAP_HUGE;
+}
+
+// Bytes of the huge block that starts at p, from its entry.
+static size_t size_in(uint64_t entry, const void *p) {
+  if ((entry & 3) != HAK_PAGEMAP_HUGE || ((uintptr_t)p & (HAK_SUPERSLAB_SIZE - 1))) return 0;
+  return (size_t)(entry >> 2) << UNIT_SHIFT;
+}
+
+void *hak_huge_alloc(size_t size, size_t alignment) {
+  size_t total = hak_align_up(size ? size : 1, hak_os_page_size);
+  if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
+  void *p = hak_os_map(total, alignment);
+  if (!p) return NULL;
+  if (!hak_pagemap_prepare(p)) {
+    hak_os_unmap(p, total);
+    return NULL;
+  }
+  hak_pagemap_set(p, entry_for(total));
+  hak_fetch_add_relaxed(&count, 1);
+  hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total);
+  return p;
+}
+
+size_t hak_huge_usable(const void *p) { return size_in(hak_pagemap_get(p), p); }
+
+bool hak_huge_free(void *p) {
+  uint64_t entry = hak_pagemap_get(p);
+  size_t total = size_in(entry, p);
+  if (!total || !hak_pagemap_take(p, entry)) return false;
+  // Refused only when the kernel has no room to split a mapping: then at least
+  // the memory goes back, and the address space is lost.
+  if (!hak_os_unmap(p, total)) hak_os_discard(p, total);
+  hak_fetch_sub_relaxed(&count, 1);
+  hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
+  return true;
+}
+
+static void *move(void *p, size_t old_total, size_t new_total) {
+  void *target = hak_os_reserve(new_total, HAK_SUPERSLAB_SIZE);
+  if (!target) return NULL;
+  if (!hak_pagemap_prepare(target) || !hak_os_move(p, old_total, new_total, target)) {
+    hak_os_unmap(target, new_total);
+    return NULL;
+  }
+  return target;
+}
+
+void *hak_huge_resize(void *p, size_t size) {
+  uint64_t entry = hak_pagemap_get(p);
+  size_t old_total = size_in(entry, p);
+  size_t total = hak_align_up(size, hak_os_page_size);
+  if (!old_total) return NULL;
+  if (total > old_total) {
+    // An eighth more than before at least: growing in small steps then costs a
+    // logarithmic number of system calls. What is not touched is not resident.
+    size_t grown = hak_align_up(old_total + old_total / 8, hak_os_page_size);
+    if (grown > total) total = grown;
+  }
+  if (total == old_total) return p;
+  void *target = p;
+  if (!hak_os_resize(p, old_total, total)) {
+    if (total < old_total) return p;
+    // The old entry must be gone before the kernel may reuse the address.
+    if (!hak_pagemap_take(p, entry)) return NULL;
+    target = move(p, old_total, total);
+    if (!target) {
+      hak_pagemap_set(p, entry);
+      return NULL;
+    }
+  }
+  hak_pagemap_set(target, entry_for(total));
+  hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total - (int64_t)old_total);
+  return target;
+}
+
+void *hak_huge_around(const void *p) {
+  uintptr_t unit = hak_align_down((uintptr_t)p, HAK_SUPERSLAB_SIZE);
+  for (unsigned i = 0; i < 4096; i++, unit -= HAK_SUPERSLAB_SIZE) {
+    size_t size = size_in(hak_pagemap_get((void *)unit), (void *)unit);
+    if (size) return (uintptr_t)p - unit < size ? (void *)unit : NULL;
+    if (unit < HAK_SUPERSLAB_SIZE) break;
+  }
+  return NULL;
+}
+
+uint64_t hak_huge_count(void) { return hak_load_relaxed(&count); }

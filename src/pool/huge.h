@@ -1,0 +1,27 @@
+// huge.h: blocks above 1 MiB (or aligned to more than 64 KiB): a mapping each,
+// 2 MiB-aligned, described by its pagemap entry alone.
+//
+// Any thread may call anything. Tests: test/unit/test_huge.c.
+
+#ifndef HAK_POOL_HUGE_H
+#define HAK_POOL_HUGE_H
+
+#include "base/types.h"
+#include "core/pagemap.h"
+
+// alignment is a power of two. Always zeroed. NULL: out of memory.
+void *hak_huge_alloc(size_t size, size_t alignment);
+// Usable bytes of the huge block that starts at p, 0 if none does.
+size_t hak_huge_usable(const void *p);
+// False if no huge block starts at p (any more).
+bool hak_huge_free(void *p);
+// New address of the block with at least size bytes, moved without copying where
+// it has to; NULL: cannot, the block is as it was. size > 0.
+void *hak_huge_resize(void *p, size_t size);
+// Start of the huge block that p points into; NULL if none. Slow, for messages.
+void *hak_huge_around(const void *p);
+
+// Blocks alive, for statistics.
+uint64_t hak_huge_count(void);
+
+#endif

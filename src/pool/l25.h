@@ -1,0 +1,22 @@
+// l25.h: blocks above 56 KiB and up to 1 MiB: a run of slabs each, one block.
+//
+// No owner: any thread allocates and frees through the shared pool. A block's
+// usable size is the request rounded up to 4 KiB; the rest of its last slab is
+// never touched. Tests: test/unit/test_l25.c.
+
+#ifndef HAK_POOL_L25_H
+#define HAK_POOL_L25_H
+
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+
+// size 1..HAK_L25_MAX. Starts at a multiple of 64 KiB. NULL: out of memory.
+void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source);
+// Head of a live L2.5 run; false if another thread has freed it meanwhile.
+bool hak_l25_free(hak_slab_t *head);
+// Shrinks or grows inside the run; false if it does not fit.
+bool hak_l25_resize(hak_slab_t *head, size_t size);
+
+HAK_INLINE size_t hak_l25_usable(hak_slab_t *head) { return hak_load_relaxed(&head->bytes); }
+
+#endif

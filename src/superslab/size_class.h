@@ -1,0 +1,34 @@
+// size_class.h: request size -> size class -> block size. Pure arithmetic and
+// constant tables; test/unit/test_size_class.c compares them exhaustively.
+
+#ifndef HAK_SUPERSLAB_SIZE_CLASS_H
+#define HAK_SUPERSLAB_SIZE_CLASS_H
+
+#include "base/bits.h"
+#include "base/config.h"
+
+typedef struct {
+  uint32_t size;     // bytes per block
+  uint16_t capacity; // blocks per slab or run
+  uint8_t run;       // slabs per run
+  uint8_t unused;
+  uint64_t inverse; // ceil(2^40 / size): offset * inverse >> 40 = offset / size below 2 MiB
+} hak_class_info_t;
+
+extern const hak_class_info_t hak_classes[HAK_CLASSES];
+
+// Class of a request of 1 .. HAK_L2_MAX bytes.
+HAK_INLINE unsigned hak_size_class(size_t size) {
+  if (size <= 128) return (unsigned)((size + 15) >> 4) - 1;
+  unsigned top = hak_high_bit(size - 1);
+  return 8 + (top - 7) * 8 + (unsigned)(((size - 1) >> (top - 3)) & 7);
+}
+
+HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }
+
+// Number of the block at offset bytes from the start of a slab or run.
+HAK_INLINE uint32_t hak_class_block_at(unsigned size_class, size_t offset) {
+  return (uint32_t)((offset * hak_classes[size_class].inverse) >> 40);
+}
+
+#endif

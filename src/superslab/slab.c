@@ -1,0 +1,123 @@
+#include "superslab/slab.h"
+
+#include "os/os.h"
+
+hak_slab_t hak_slab_none;
+
+void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap) {
+  // Relaxed: other threads only compare (local free needs equality with their own
+  // heap) or use it as an address for the inbox, where a stale one is forwarded.
+  if (hak_slab_kind(slab) == HAK_KIND_TINY)
+    hak_store_relaxed(&slab->local, heap);
+  else
+    hak_store_relaxed(&slab->holder, heap);
+}
+
+void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
+  const hak_class_info_t *info = &hak_classes[size_class];
+  bool tiny = size_class < HAK_TINY_CLASSES;
+  hak_store_relaxed(&slab->size_class, (uint8_t)size_class);
+  slab->capacity = info->capacity;
+  slab->carved = 0;
+  slab->run = info->run;
+  slab->place = HAK_PLACE_ACTIVE;
+  slab->next = slab->prev = 0;
+  hak_store_relaxed(&slab->remote, (uint64_t)0);
+  if (tiny) {
+    slab->free = NULL;
+    hak_store_relaxed(&slab->allocs, (uint64_t)0);
+    hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
+  } else {
+    hak_store_relaxed(&slab->mask, ((uint64_t)1 << info->capacity) - 1);
+    slab->start = hak_slab_start(slab);
+    for (unsigned i = 1; i < info->run; i++) {
+      slab[i].offset = (uint8_t)i;
+      hak_store_relaxed(&slab[i].kind, HAK_KIND_INTERIOR);
+    }
+  }
+  hak_store_relaxed(&slab->kind, tiny ? HAK_KIND_TINY : HAK_KIND_L2);
+  hak_slab_set_owner(slab, heap);
+}
+
+void hak_slab_clear(hak_slab_t *slab) {
+  HAK_ASSERT(hak_load_relaxed(&slab->remote) == 0);
+  hak_store_relaxed(&slab->local, (hak_heap_t *)NULL);
+  slab->last_kind = (uint8_t)hak_slab_kind(slab);
+  for (unsigned i = 0; i < slab->run; i++) hak_store_relaxed(&slab[i].kind, HAK_KIND_FREE);
+}
+
+uint32_t hak_slab_live_now(hak_slab_t *slab) {
+  uint32_t capacity = hak_classes[hak_slab_class(slab)].capacity;
+  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
+  // The owner may be between the two words of a place change: read again.
+  for (unsigned tries = 0; tries < 8; tries++) {
+    uint64_t remote = hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED;
+    uint64_t away = tiny ? remote >> HAK_REMOTE_COUNT_SHIFT : (uint64_t)__builtin_popcountll(remote);
+    uint64_t live = tiny ? hak_load_relaxed(&slab->allocs) + hak_load_relaxed(&slab->frees_left) -
+                               HAK_FREES_BIAS
+                         : capacity - (uint64_t)__builtin_popcountll(hak_load_relaxed(&slab->mask));
+    if (live - away <= capacity) return (uint32_t)(live - away);
+  }
+  return 0;
+}
+
+uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
+  size_t size = hak_class_size(hak_slab_class(slab));
+  uint32_t left = (uint32_t)slab->capacity - slab->carved;
+  uint32_t in_page = (uint32_t)(4096 / size);
+  if (batch > in_page) batch = in_page;
+  if (batch > left) batch = left;
+  if (batch == 0) return 0;
+  char *block = hak_slab_start(slab) + slab->carved * size;
+  slab->free = block;
+  for (uint32_t i = 1; i < batch; i++, block += size) *(void **)block = block + size;
+  *(void **)block = NULL;
+  slab->carved = (uint16_t)(slab->carved + batch);
+  return batch;
+}
+
+static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
+  uint32_t count = (uint32_t)(remote >> HAK_REMOTE_COUNT_SHIFT);
+  void *head = (void *)(uintptr_t)(remote & HAK_REMOTE_POINTER_MASK);
+  if (count == 0) return 0;
+  if (slab->free) {
+    void *tail = head;
+    for (uint32_t i = 1; i < count; i++) tail = *(void **)tail;
+    *(void **)tail = slab->free;
+  }
+  slab->free = head;
+  hak_owner_add(&slab->frees_left, -(uint64_t)count);
+  return count;
+}
+
+uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
+  uint64_t remote;
+  // Acquire: pairs with the release in hak_remote_push: the chain's links are
+  // there. Release: a later push finds the slab as this thread leaves it.
+  if (dequeue)
+    remote = hak_exchange_acq_rel(&slab->remote, (uint64_t)0);
+  else if ((hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED) == 0)
+    return 0;
+  else
+    remote = hak_fetch_and_acq_rel(&slab->remote, HAK_REMOTE_QUEUED);
+  remote &= ~HAK_REMOTE_QUEUED;
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) return collect_tiny(slab, remote);
+  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) | remote);
+  return (uint32_t)__builtin_popcountll(remote);
+}
+
+void hak_slab_enter_active(hak_slab_t *slab) {
+  slab->place = HAK_PLACE_ACTIVE;
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  uint64_t live = hak_slab_live(slab);
+  hak_store_relaxed(&slab->allocs, live);
+  hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
+}
+
+void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
+  slab->place = place;
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  uint64_t live = hak_slab_live(slab);
+  hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);
+  hak_store_relaxed(&slab->frees_left, live - mark);
+}

@@ -1,0 +1,69 @@
+// slab.h: one tiny or L2 slab, as its owner sees it. Every function here is for
+// the owner of the slab only, except hak_slab_live_now (any thread).
+//
+// Tests: test/unit/test_slab.c.
+
+#ifndef HAK_SUPERSLAB_SLAB_H
+#define HAK_SUPERSLAB_SLAB_H
+
+#include "base/bits.h"
+#include "base/types.h"
+#include "superslab/size_class.h"
+#include "superslab/superslab.h"
+
+// Stands in where a heap has no slab of a class: never has a free block.
+extern hak_slab_t hak_slab_none;
+
+HAK_INLINE hak_kind_t hak_slab_kind(const hak_slab_t *slab) {
+  // Relaxed: set before the first block left malloc; the program's own
+  // synchronisation orders that before any legitimate free.
+  return (hak_kind_t)hak_load_relaxed(&((hak_slab_t *)slab)->kind);
+}
+
+HAK_INLINE unsigned hak_slab_class(const hak_slab_t *slab) {
+  return hak_load_relaxed(&((hak_slab_t *)slab)->size_class);
+}
+
+// Heap that owns a tiny or L2 slab. For other threads the answer may be a moment
+// old (protocol R2 forwards).
+HAK_INLINE hak_heap_t *hak_slab_owner(hak_slab_t *slab) {
+  return hak_slab_kind(slab) == HAK_KIND_TINY ? hak_load_relaxed(&slab->local)
+                                              : hak_load_relaxed(&slab->holder);
+}
+void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap);
+
+// Make freshly acquired slabs an ACTIVE slab of the class / give back an empty one.
+void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class);
+void hak_slab_clear(hak_slab_t *slab);
+
+// Blocks not free and not uncarved: held by the program or freed remotely.
+HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
+  hak_slab_t *s = (hak_slab_t *)slab;
+  if (hak_slab_kind(s) == HAK_KIND_TINY)
+    return hak_load_relaxed(&s->allocs) + hak_load_relaxed(&s->frees_left) - HAK_FREES_BIAS;
+  return s->capacity - (uint64_t)__builtin_popcountll(hak_load_relaxed(&s->mask));
+}
+
+// The same from any thread, without the remotely freed; never above capacity.
+uint32_t hak_slab_live_now(hak_slab_t *slab);
+
+// Has a block to hand out without help from others.
+HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
+  if (hak_slab_kind(slab) == HAK_KIND_L2) return hak_load_relaxed(&((hak_slab_t *)slab)->mask) != 0;
+  return slab->free != NULL || slab->carved < slab->capacity;
+}
+
+// Tiny: put up to batch fresh blocks, in address order, on the (empty) free list;
+// at most one OS page of them, but at least one. Returns how many.
+uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch);
+
+// Take back what other threads freed; with dequeue also leaves QUEUED state (the
+// caller has just taken the slab from its inbox). Returns the number of blocks.
+uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue);
+
+// Counters for the next place: see HAK_FREES_BIAS. mark is the number of live
+// blocks below which free raises the event; none for ACTIVE.
+void hak_slab_enter_active(hak_slab_t *slab);
+void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark);
+
+#endif

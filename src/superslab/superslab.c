@@ -1,0 +1,170 @@
+#include "superslab/superslab.h"
+
+#include "core/options.h"
+#include "os/os.h"
+#include "superslab/shared_pool.h"
+
+hak_registry_t hak_registry __attribute__((aligned(64)));
+hak_mapped_t hak_mapped;
+
+static _Atomic uint32_t next_number;      // first number never used
+static _Atomic uint32_t committed_numbers; // numbers below have descriptors
+static uint32_t commit_step;              // numbers per commit of descriptors
+
+#define RANGE_SIZE_MIN ((size_t)64 << 20)
+#define NUMBERS_MIN 32u
+
+void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
+  // Relaxed: figures for people; nothing is ordered by them.
+  hak_fetch_add_relaxed(which, (uint64_t)bytes);
+  uint64_t now = hak_fetch_add_relaxed(&hak_mapped.mapped, (uint64_t)bytes) + (uint64_t)bytes;
+  uint64_t peak = hak_load_relaxed(&hak_mapped.peak);
+  while ((int64_t)(now - peak) > 0 && !hak_cas_relaxed(&hak_mapped.peak, &peak, now)) {
+  }
+}
+
+static void reserve_range(size_t size) {
+  for (; size >= RANGE_SIZE_MIN; size /= 2) {
+    size = hak_align_down(size, HAK_SUPERSLAB_SIZE);
+    void *p = hak_os_reserve(size, HAK_SUPERSLAB_SIZE);
+    if (!p) continue;
+    hak_registry.base = (uintptr_t)p;
+    hak_registry.range_end = (uint32_t)(size >> HAK_SUPERSLAB_SHIFT);
+    return;
+  }
+}
+
+static bool reserve_descriptors(size_t numbers) {
+  for (; numbers >= NUMBERS_MIN; numbers /= 2) {
+    numbers = hak_align_up(numbers, commit_step);
+    size_t size = numbers * (sizeof(hak_superslab_t) + HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
+    char *p = hak_os_reserve(size, hak_os_page_size);
+    if (!p) continue;
+    hak_registry.superslabs = (hak_superslab_t *)p;
+    hak_registry.slabs = (hak_slab_t *)(p + numbers * sizeof(hak_superslab_t));
+    hak_registry.max = (uint32_t)numbers;
+    if (hak_registry.range_end > numbers) hak_registry.range_end = (uint32_t)numbers;
+    return true;
+  }
+  return false;
+}
+
+void hak_superslab_init(void) {
+  commit_step = (uint32_t)(hak_os_page_size / sizeof(hak_superslab_t));
+  size_t limit = hak_os_address_limit();
+  uint64_t kind = hak_option(SS_LOOKUP_KIND);
+  size_t numbers = HAK_SUPERSLABS_MAX;
+  size_t range = hak_option(RANGE_SIZE);
+  if (limit != SIZE_MAX) {
+    // Address space is rationed: a reservation would be charged in full.
+    if (numbers > limit >> HAK_SUPERSLAB_SHIFT) numbers = limit >> HAK_SUPERSLAB_SHIFT;
+    if (numbers < NUMBERS_MIN) numbers = NUMBERS_MIN;
+    if (kind == HAK_LOOKUP_AUTO) kind = HAK_LOOKUP_TABLE;
+    if (range > limit / 4) range = limit / 4;
+  }
+  if (kind != HAK_LOOKUP_TABLE) reserve_range(range);
+  reserve_descriptors(numbers); // refused: no memory, every request is ENOMEM
+  hak_store_relaxed(&next_number, 1);
+}
+
+uint32_t hak_superslab_count(void) { return hak_load_acquire(&next_number); }
+
+// Makes descriptors for at least one more number; false if refused.
+static bool commit_descriptors(void) {
+  // Acquire: pairs with the release below; committed memory is usable.
+  uint32_t first = hak_load_acquire(&committed_numbers), last = first + commit_step;
+  if (last > hak_registry.max) return false;
+  // Racing threads commit the same step: the calls are idempotent.
+  size_t size = commit_step * sizeof(hak_superslab_t);
+  if (!hak_os_commit(&hak_registry.superslabs[first], size) ||
+      !hak_os_commit(&hak_registry.slabs[first << HAK_SLABS_SHIFT],
+                     size * HAK_SLABS_PER_SUPERSLAB))
+    return false;
+  if (hak_cas_acq_rel(&committed_numbers, &first, last))
+    hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(size * (1 + HAK_SLABS_PER_SUPERSLAB)));
+  uint32_t in_range = last < hak_registry.range_end ? last : hak_registry.range_end;
+  uint64_t limit = (uint64_t)in_range << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
+  uint64_t old = hak_load_relaxed(&hak_registry.limit);
+  // Relaxed: a block's pointer reaches another thread only through
+  // synchronisation of the program, which orders this before its free.
+  while (old < limit && !hak_cas_relaxed(&hak_registry.limit, &old, limit)) {
+  }
+  return true;
+}
+
+static uint32_t new_number(void) {
+  uint32_t number = hak_load_acquire(&next_number);
+  for (;;) {
+    if (number >= hak_load_acquire(&committed_numbers)) {
+      if (!commit_descriptors()) return 0;
+      number = hak_load_acquire(&next_number);
+    } else if (hak_cas_acq_rel(&next_number, &number, number + 1)) {
+      return number;
+    }
+  }
+}
+
+static bool commit(uint32_t number) {
+  hak_superslab_t *superslab = &hak_registry.superslabs[number];
+  void *p;
+  if (number < hak_registry.range_end) {
+    p = (void *)(hak_registry.base + ((uintptr_t)number << HAK_SUPERSLAB_SHIFT));
+    // One that could not be decommitted is committed still.
+    if (!hak_load_relaxed(&superslab->committed) && !hak_os_commit(p, HAK_SUPERSLAB_SIZE))
+      return false;
+    superslab->base = (uintptr_t)p;
+  } else if (!superslab->base) {
+    p = hak_os_map(HAK_SUPERSLAB_SIZE, HAK_SUPERSLAB_SIZE);
+    if (!p) return false;
+    if (!hak_pagemap_prepare(p)) {
+      hak_os_unmap(p, HAK_SUPERSLAB_SIZE);
+      return false;
+    }
+    superslab->base = (uintptr_t)p;
+    hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
+  }
+  hak_store_relaxed(&superslab->committed, 1);
+  return true;
+}
+
+uint32_t hak_superslab_acquire(void) {
+  uint32_t number = hak_pool_take_cold();
+  if (!number) number = new_number();
+  if (!number) return 0;
+  if (!commit(number)) {
+    hak_pool_add_cold(number);
+    return 0;
+  }
+  hak_mapped_add(&hak_mapped.superslab_bytes, (int64_t)HAK_SUPERSLAB_SIZE);
+  return number;
+}
+
+void hak_superslab_decommit(uint32_t number) {
+  hak_superslab_t *superslab = &hak_registry.superslabs[number];
+  void *p = (void *)superslab->base;
+  bool dirty = false;
+  if (number < hak_registry.range_end) {
+    hak_store_relaxed(&superslab->committed, !hak_os_decommit(p, HAK_SUPERSLAB_SIZE, &dirty));
+  } else {
+    hak_pagemap_take(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
+    if (hak_os_unmap(p, HAK_SUPERSLAB_SIZE)) {
+      superslab->base = 0;
+    } else {
+      dirty = !hak_os_discard(p, HAK_SUPERSLAB_SIZE);
+      hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
+    }
+  }
+  if (!dirty) hak_store_relaxed(&superslab->dirty, 0);
+  hak_mapped_add(&hak_mapped.superslab_bytes, -(int64_t)HAK_SUPERSLAB_SIZE);
+  hak_pool_add_cold(number);
+}
+
+hak_slab_t *hak_slab_lookup(const void *p) {
+  uintptr_t offset = (uintptr_t)p - hak_registry.base;
+  if (offset >> HAK_MIN_SHIFT < hak_load_relaxed(&hak_registry.limit))
+    return &hak_registry.slabs[offset >> HAK_SLAB_SHIFT];
+  uint64_t entry = hak_pagemap_get(p);
+  if ((entry & 3) != HAK_PAGEMAP_SUPERSLAB) return NULL;
+  size_t in_superslab = (uintptr_t)p & (HAK_SUPERSLAB_SIZE - 1);
+  return &hak_registry.slabs[((entry >> 2) << HAK_SLABS_SHIFT) + (in_superslab >> HAK_SLAB_SHIFT)];
+}

@@ -1,0 +1,72 @@
+// superslab.h: the registry of all SuperSlabs: numbers, memory, descriptors, and
+// the lookup from a pointer to its slab (row S10).
+//
+// Owns the reserved range, the descriptor arrays and the numbering. Any thread
+// may call anything here. Memory of a SuperSlab is committed and decommitted only
+// by the thread that holds all its 32 bits (protocol P1 in docs/concurrency.md).
+// Tests: test/unit/test_superslab.c.
+
+#ifndef HAK_SUPERSLAB_SUPERSLAB_H
+#define HAK_SUPERSLAB_SUPERSLAB_H
+
+#include "base/bits.h"
+#include "base/types.h"
+#include "core/pagemap.h"
+
+typedef struct {
+  uintptr_t base;              // start of the range, 0 without one
+  hak_word_t limit;            // slabs with descriptors in the range << 12
+  hak_slab_t *slabs;           // descriptors by slab index
+  hak_superslab_t *superslabs; // by number
+  uint32_t range_end;          // numbers below lie in the range
+  uint32_t max;                // numbers below may be used
+} hak_registry_t;
+
+// Written by hak_superslab_init before a second thread exists; only limit grows.
+extern hak_registry_t hak_registry;
+
+void hak_superslab_init(void);
+
+// Descriptor of the slab that p lies in, if p is 16-byte aligned and in the
+// range; else NULL. The straight-line part of free. May be a free or interior
+// slab: check kind or local.
+//
+// Rotating the offset right by 4 moves misaligned low bits to the top, where
+// they fail the limit test: one compare rules out NULL, foreign and misaligned.
+HAK_INLINE hak_slab_t *hak_range_slab(const void *p) {
+  uint64_t offset = hak_rotate_right((uintptr_t)p - hak_registry.base, HAK_MIN_SHIFT);
+  if (HAK_UNLIKELY(hak_not_below(offset, &hak_registry.limit))) return NULL;
+  return (hak_slab_t *)((char *)hak_registry.slabs +
+                        ((offset >> (HAK_SLAB_SHIFT - HAK_MIN_SHIFT - 6)) & ~(uint64_t)63));
+}
+
+// Descriptor by either lookup; NULL if p lies in no SuperSlab. No alignment test.
+hak_slab_t *hak_slab_lookup(const void *p);
+
+HAK_INLINE uint32_t hak_slab_index(const hak_slab_t *slab) {
+  return (uint32_t)(slab - hak_registry.slabs);
+}
+HAK_INLINE hak_slab_t *hak_slab_at(uint32_t index) { return &hak_registry.slabs[index]; }
+HAK_INLINE char *hak_slab_start(const hak_slab_t *slab) {
+  uint32_t index = hak_slab_index(slab);
+  return (char *)hak_registry.superslabs[index >> HAK_SLABS_SHIFT].base +
+         ((size_t)(index & (HAK_SLABS_PER_SUPERSLAB - 1)) << HAK_SLAB_SHIFT);
+}
+
+// A SuperSlab with committed memory that the caller holds whole (free_mask 0):
+// a decommitted one again, else a new number. 0 if memory or numbers ran out.
+uint32_t hak_superslab_acquire(void);
+// Gives memory of a SuperSlab the caller holds whole back to the system.
+void hak_superslab_decommit(uint32_t number);
+
+// Numbers handed out so far are 1 .. hak_superslab_count() - 1.
+uint32_t hak_superslab_count(void);
+
+// Bytes mapped for blocks and metadata, now and at most (statistics).
+typedef struct {
+  _Atomic uint64_t superslab_bytes, huge_bytes, metadata_bytes, mapped, peak;
+} hak_mapped_t;
+extern hak_mapped_t hak_mapped;
+void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes);
+
+#endif

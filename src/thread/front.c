@@ -1,0 +1,300 @@
+#include "thread/front.h"
+
+#include "core/options.h"
+#include "pool/huge.h"
+#include "pool/l25.h"
+#include "superslab/shared_pool.h"
+#include "thread/process.h"
+#include "thread/remote.h"
+
+#define FLUSH_TICKS 64 // refills between two flushes of the remote map
+
+// ---------------------------------------------------------------------------
+// Refill: which slab serves a class next.
+
+static hak_slab_t *activate_partial(hak_heap_t *heap, unsigned c) {
+  if (!heap->partial[c]) return NULL;
+  hak_slab_t *slab = hak_slab_at(heap->partial[c]);
+  hak_heap_remove_partial(heap, slab);
+  hak_heap_activate(heap, slab);
+  return slab;
+}
+
+static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
+  hak_source_t source;
+  hak_slab_t *slab = hak_pool_acquire(hak_classes[c].run, &source);
+  if (!slab) return NULL;
+  hak_slab_init(slab, heap, c);
+  hak_heap_activate(heap, slab);
+  static const hak_stat_t stage[] = {[HAK_FROM_POOL] = HAK_STAT_refill_pool,
+                                     [HAK_FROM_REUSE] = HAK_STAT_refill_reuse,
+                                     [HAK_FROM_MAP] = HAK_STAT_refill_map};
+  hak_heap_count_stat(heap, stage[source], 1);
+  return slab;
+}
+
+// A slab other than the one in front, which is used up.
+static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
+  hak_heap_drain(heap, heap);
+  hak_slab_t *slab = activate_partial(heap, c);
+  if (slab) {
+    hak_heap_count_stat(heap, HAK_STAT_refill_partial, 1);
+    return slab;
+  }
+  if (hak_heap_adopt(heap) && (slab = activate_partial(heap, c)) != NULL) {
+    hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
+    return slab;
+  }
+  if ((slab = acquire(heap, c)) != NULL) return slab;
+  // Out of memory: what this thread holds back or keeps may do.
+  hak_remote_flush(heap);
+  hak_heap_drain(heap, heap);
+  hak_heap_release_idle(heap);
+  if ((slab = activate_partial(heap, c)) == NULL && (slab = acquire(heap, c)) == NULL)
+    hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
+  return slab;
+}
+
+// A usable slab of the class in front; tiny: with a non-empty free list. NULL:
+// out of memory.
+static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
+  bool tiny = c < HAK_TINY_CLASSES;
+  uint32_t batch = (uint32_t)hak_option(REFILL_BATCH), got = 0;
+  hak_owner_inc(&heap->classes[c].refills);
+  if (++heap->ticks >= FLUSH_TICKS) hak_remote_flush(heap);
+  hak_slab_t *slab = hak_heap_front(heap, c);
+  if (slab != &hak_slab_none) {
+    if (tiny && (got = hak_slab_carve(slab, batch)) != 0) {
+      hak_heap_count_stat(heap, HAK_STAT_refill_carve, 1);
+    } else if ((got = hak_slab_collect(slab, false)) != 0) {
+      hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
+      hak_heap_count_stat(heap, HAK_STAT_remote_collect, got);
+    } else {
+      hak_heap_retire(heap, slab);
+    }
+  }
+  if (!got) {
+    slab = next_slab(heap, c);
+    if (!slab) return NULL;
+    got = slab->capacity - (uint32_t)hak_slab_live(slab);
+    if (tiny && !slab->free) got = hak_slab_carve(slab, batch);
+  }
+  hak_owner_add(&heap->classes[c].blocks, got);
+  return slab;
+}
+
+// ---------------------------------------------------------------------------
+// Allocation.
+
+static void *alloc_tiny(hak_heap_t *heap, size_t size) {
+  hak_slab_t *slab = heap->tiny[(size + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
+  if (!slab->free) slab = refill(heap, hak_size_class(size ? size : 1));
+  if (!slab) return NULL;
+  void *block = slab->free;
+  slab->free = *(void **)block;
+  hak_owner_inc(&slab->allocs);
+  return block;
+}
+
+static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
+  unsigned c = hak_size_class(size);
+  hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
+  uint64_t mask = hak_load_relaxed(&slab->mask);
+  if (HAK_UNLIKELY(mask == 0)) {
+    slab = refill(heap, c);
+    if (!slab) return NULL;
+    mask = hak_load_relaxed(&slab->mask);
+  }
+  // Lowest block first: the run stays dense, and blocks from `carved` on were
+  // never used.
+  unsigned i = hak_low_bit(mask);
+  hak_store_relaxed(&slab->mask, mask & (mask - 1));
+  hak_owner_inc(&heap->classes[c].allocs);
+  if (i >= slab->carved) {
+    slab->carved = (uint16_t)(i + 1);
+    if (zeroed) *zeroed = slab->zeroed;
+  }
+  return slab->start + i * hak_class_size(c);
+}
+
+static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
+  hak_source_t source;
+  bool fresh;
+  void *p = hak_l25_alloc(size, &fresh, &source);
+  if (!p) return NULL;
+  if (zeroed) *zeroed = fresh;
+  hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
+  return p;
+}
+
+static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
+  void *p = hak_huge_alloc(size, alignment);
+  if (!p) return NULL;
+  if (zeroed) *zeroed = true;
+  hak_heap_count_stat(heap, HAK_STAT_huge_alloc, 1);
+  return p;
+}
+
+void *hak_front_alloc(size_t size, bool *zeroed) {
+  if (zeroed) *zeroed = false;
+  if (HAK_UNLIKELY(size > HAK_SIZE_MAX)) return NULL;
+  hak_heap_t *heap = hak_heap_enter();
+  if (HAK_UNLIKELY(!heap)) return NULL;
+  void *p;
+  if (size <= HAK_TINY_MAX)
+    p = alloc_tiny(heap, size);
+  else if (size <= HAK_L2_MAX)
+    p = alloc_l2(heap, size, zeroed);
+  else if (size <= HAK_L25_MAX)
+    p = alloc_l25(heap, size, zeroed);
+  else
+    p = alloc_huge(heap, size, 1, zeroed);
+  hak_heap_leave(heap);
+  return p;
+}
+
+void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
+  if (alignment <= HAK_MIN_BLOCK) return hak_front_alloc(size, zeroed);
+  if (zeroed) *zeroed = false;
+  if (size > HAK_SIZE_MAX) return NULL;
+  // Slabs and runs start at multiples of 64 KiB, and a size that is a multiple of
+  // a power of two has a class that is one too (test_size_class.c).
+  size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_align_up(size ? size : 1, alignment) : SIZE_MAX;
+  if (rounded <= HAK_L2_MAX) return hak_front_alloc(rounded, zeroed);
+  hak_heap_t *heap = hak_heap_enter();
+  if (!heap) return NULL;
+  void *p = alignment <= HAK_SLAB_SIZE && size <= HAK_L25_MAX
+                ? alloc_l25(heap, size ? size : 1, zeroed)
+                : alloc_huge(heap, size, alignment, zeroed);
+  hak_heap_leave(heap);
+  return p;
+}
+
+// ---------------------------------------------------------------------------
+// From a pointer to its block.
+
+static bool not_ours(const void *p, const char *function) {
+  void *around = hak_huge_around(p);
+  if (around)
+    hak_misuse_interior(function, p, around, hak_huge_usable(around));
+  else if ((uintptr_t)p & (HAK_MIN_BLOCK - 1))
+    hak_misuse_misaligned(function, p);
+  else
+    hak_misuse_foreign(function, p);
+  return false;
+}
+
+// p lies in a slab that is free.
+static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) {
+  if (slab->last_kind == HAK_KIND_L25)
+    hak_misuse_double_free(function, p, hak_l25_usable(slab));
+  else if (slab->last_kind != HAK_KIND_FREE)
+    hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
+  else
+    hak_misuse_foreign(function, p);
+  return false;
+}
+
+bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab) {
+    *block = (hak_block_t){.kind = HAK_KIND_FREE, .usable = hak_huge_usable(p)};
+    return block->usable ? true : not_ours(p, function);
+  }
+  if ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) {
+    hak_misuse_misaligned(function, p);
+    return false;
+  }
+  hak_kind_t kind = hak_slab_kind(slab);
+  if (kind == HAK_KIND_INTERIOR) {
+    slab -= slab->offset;
+    kind = hak_slab_kind(slab);
+  }
+  *block = (hak_block_t){.kind = kind, .slab = slab};
+  const char *start = p;
+  switch (kind) {
+  case HAK_KIND_TINY:
+  case HAK_KIND_L2: {
+    unsigned c = hak_slab_class(slab);
+    const char *first = kind == HAK_KIND_L2 ? slab->start : hak_slab_start(slab);
+    block->usable = hak_class_size(c);
+    block->number = hak_class_block_at(c, (size_t)((const char *)p - first));
+    start = first + block->number * block->usable;
+    break;
+  }
+  case HAK_KIND_L25:
+    block->usable = hak_l25_usable(slab);
+    start = hak_slab_start(slab);
+    break;
+  default: return in_free_slab(p, function, slab);
+  }
+  if (start == p) return true;
+  hak_misuse_interior(function, p, start, block->usable);
+  return false;
+}
+
+// ---------------------------------------------------------------------------
+// Free.
+
+void hak_front_slab_event(hak_slab_t *slab) { hak_heap_slab_event(hak_tls_heap, slab); }
+
+static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {
+  hak_slab_t *slab = block->slab;
+  if (!heap) {
+    hak_remote_push_one(slab, p, 0);
+  } else if (hak_load_relaxed(&slab->local) != heap) {
+    hak_remote_free_tiny(heap, slab, p);
+  } else if (slab->free == p) {
+    hak_misuse_double_free(function, p, block->usable);
+  } else {
+    *(void **)p = slab->free;
+    slab->free = p;
+    if (hak_owner_dec_negative(&slab->frees_left)) hak_heap_slab_event(heap, slab);
+  }
+}
+
+static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {
+  hak_slab_t *slab = block->slab;
+  uint64_t bit = (uint64_t)1 << block->number, mask = hak_load_relaxed(&slab->mask);
+  // Exact for the owner; for others the words may be a moment old, but a bit in
+  // them that should not be there was set by an earlier free of this block.
+  if (HAK_UNLIKELY((mask | hak_load_relaxed(&slab->remote)) & bit)) {
+    hak_misuse_double_free(function, p, block->usable);
+    return;
+  }
+  if (!heap) {
+    hak_remote_push_one(slab, p, block->number);
+    return;
+  }
+  if (hak_load_relaxed(&slab->holder) != heap) {
+    hak_remote_free_l2(heap, slab, block->number, p);
+    return;
+  }
+  hak_store_relaxed(&slab->mask, mask | bit);
+  bool all = (mask | bit) == ((uint64_t)1 << slab->capacity) - 1;
+  if (slab->place == HAK_PLACE_FULL || (all && slab->place == HAK_PLACE_PARTIAL))
+    hak_heap_slab_event(heap, slab);
+}
+
+void hak_front_free_slow(void *p, const char *function) {
+  hak_block_t block;
+  if (p == NULL || !hak_front_find(p, function, &block)) return;
+  hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
+  switch (block.kind) {
+  case HAK_KIND_TINY: free_tiny(heap, &block, p, function); break;
+  case HAK_KIND_L2: free_l2(heap, &block, p, function); break;
+  case HAK_KIND_L25:
+    if (!hak_l25_free(block.slab))
+      hak_misuse_double_free(function, p, block.usable);
+    else if (heap)
+      hak_heap_count_stat(heap, HAK_STAT_l25_free, 1);
+    break;
+  default:
+    if (!hak_huge_free(p))
+      hak_misuse_double_free(function, p, block.usable);
+    else if (heap)
+      hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);
+    break;
+  }
+  if (heap) hak_heap_leave(heap);
+}

@@ -1,0 +1,65 @@
+// front.h: allocation and free at every size, above the heaps and below the
+// standard names. hak_front_malloc and hak_front_free are the unified cache (row
+// F1): the straight-line code that the exported functions inline.
+//
+// Callable from any thread at any time. Nothing here sets errno.
+// Tests: test/unit/test_front.c, test/unit/instructions.
+
+#ifndef HAK_THREAD_FRONT_H
+#define HAK_THREAD_FRONT_H
+
+#include "core/misuse.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+
+// Every path that is not a hit. zeroed (may be NULL) is set to whether the block
+// is known to be zero. NULL: out of memory or size above HAK_SIZE_MAX.
+HAK_NOINLINE void *hak_front_alloc(size_t size, bool *zeroed);
+// alignment is a power of two.
+HAK_NOINLINE void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed);
+// function is what the program called, for messages.
+HAK_NOINLINE void hak_front_free_slow(void *p, const char *function);
+HAK_NOINLINE void hak_front_slab_event(hak_slab_t *slab);
+
+// A live block as found from its pointer.
+typedef struct {
+  hak_kind_t kind;  // TINY, L2, L25 or FREE for huge
+  hak_slab_t *slab; // head of its run; NULL for huge
+  uint32_t number;  // of the block in its slab or run (tiny, L2)
+  size_t usable;    // bytes
+} hak_block_t;
+// False: p is not the start of a block, which has been reported.
+bool hak_front_find(const void *p, const char *function, hak_block_t *block);
+
+// A block of the calling thread's front, NULL if a slow path must be taken.
+HAK_INLINE void *hak_front_hit(size_t size) {
+  if (HAK_UNLIKELY(size > HAK_TINY_MAX)) return NULL;
+  hak_slab_t *slab = hak_tls_heap->tiny[(size + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
+  void *block = slab->free;
+  if (HAK_UNLIKELY(block == NULL)) return NULL;
+  slab->free = *(void **)block;
+  hak_owner_inc(&slab->allocs);
+  return block;
+}
+
+// Puts a block back into a slab of the calling thread's heap.
+HAK_INLINE void hak_front_put(hak_slab_t *slab, void *p, const char *function) {
+  void *head = slab->free;
+  if (HAK_UNLIKELY(head == p)) {
+    hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
+    return;
+  }
+  *(void **)p = head;
+  slab->free = p;
+  if (HAK_UNLIKELY(hak_owner_dec_negative(&slab->frees_left))) hak_front_slab_event(slab);
+}
+
+HAK_INLINE void hak_front_free(void *p, const char *function) {
+  hak_slab_t *slab = hak_range_slab(p);
+  if (HAK_LIKELY(slab != NULL) && HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap)))
+    hak_front_put(slab, p, function);
+  else
+    hak_front_free_slow(p, function);
+}
+
+#endif

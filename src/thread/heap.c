@@ -1,0 +1,425 @@
+#include "thread/heap.h"
+
+#include <pthread.h>
+
+#include "core/options.h"
+#include "os/os.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "thread/process.h"
+#include "thread/remote.h"
+
+#define NONE_16(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
+#define NONE &hak_slab_none
+// Read-only: the heap of threads that have none. Every front is hak_slab_none.
+hak_heap_t hak_heap_none = {
+  .tiny = {NONE_16(NONE), NONE_16(NONE), NONE_16(NONE), NONE_16(NONE), NONE},
+  .l2 = {NONE_16(NONE), NONE_16(NONE), NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
+         NONE, NONE},
+};
+_Static_assert(HAK_TINY_STEPS == 65 && HAK_L2_CLASSES == 46, "initialiser above");
+
+HAK_TLS hak_heap_t *hak_tls_heap = &hak_heap_none;
+static HAK_TLS bool tls_ending; // the destructor has run: heaps are taken per call
+
+static hak_heap_t first_heap; // number 1: the main thread's, so that start-up maps none
+
+// ---------------------------------------------------------------------------
+// Numbers: segment k holds 8 << k heaps.
+
+#define SEGMENT_SHIFT 3
+#define SEGMENTS 24
+static _Atomic(hak_heap_t *) segments[SEGMENTS];
+static _Atomic uint32_t heap_count; // numbers handed out
+
+static hak_heap_t *in_segment(uint32_t id, bool make) {
+  uint32_t n = ((id - 2) >> SEGMENT_SHIFT) + 1;
+  unsigned k = hak_high_bit(n);
+  uint32_t first = ((1u << k) - 1) << SEGMENT_SHIFT;
+  if (k >= SEGMENTS) return NULL;
+  // Acquire: pairs with the release of the installing cas; the memory is zero.
+  hak_heap_t *segment = hak_load_acquire(&segments[k]);
+  if (!segment && make) {
+    size_t size = hak_align_up(sizeof(hak_heap_t) << (SEGMENT_SHIFT + k), hak_os_page_size);
+    hak_heap_t *fresh = hak_os_map(size, hak_os_page_size);
+    if (!fresh) return NULL;
+    if (hak_cas_acq_rel(&segments[k], &segment, fresh)) {
+      segment = fresh;
+      hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)size);
+    } else {
+      hak_os_unmap(fresh, size);
+    }
+  }
+  return segment ? &segment[id - 2 - first] : NULL;
+}
+
+hak_heap_t *hak_heap_by_id(uint32_t id) {
+  if (id == 0 || id > hak_load_acquire(&heap_count)) return NULL;
+  return id == 1 ? &first_heap : in_segment(id, false);
+}
+
+uint32_t hak_heap_count(void) { return hak_load_acquire(&heap_count); }
+
+static hak_heap_t *new_heap(void) {
+  uint32_t id = hak_load_acquire(&heap_count) + 1;
+  for (;;) {
+    hak_heap_t *heap = id == 1 ? &first_heap : in_segment(id, true);
+    if (!heap) return NULL;
+    uint32_t before = id - 1;
+    // Release: readers of the count find the segment. Until the heap is attached
+    // its state is NEW, and nobody else looks at it.
+    if (hak_cas_acq_rel(&heap_count, &before, id)) {
+      for (unsigned i = 0; i < HAK_TINY_STEPS; i++) heap->tiny[i] = &hak_slab_none;
+      for (unsigned i = 0; i < HAK_L2_CLASSES; i++) heap->l2[i] = &hak_slab_none;
+      heap->id = id;
+      return heap;
+    }
+    id = before + 1;
+  }
+}
+
+// ---------------------------------------------------------------------------
+// Orphan stacks (protocol H2): number of the top heap and a tag that changes
+// with every update, so that a compare-and-swap never takes an old top for new.
+
+static _Atomic uint64_t rich, poor; // orphans with and without partial slabs
+
+static void stack_push(_Atomic uint64_t *stack, hak_heap_t *heap) {
+  uint64_t top = hak_load_relaxed(stack), next;
+  do {
+    hak_store_relaxed(&heap->next_orphan, (uint32_t)top);
+    next = ((top >> 32) + 1) << 32 | heap->id;
+    // Release: pairs with the acquire in stack_pop; the link is there.
+  } while (!hak_cas_release(stack, &top, next));
+}
+
+static hak_heap_t *stack_pop(_Atomic uint64_t *stack) {
+  uint64_t top = hak_load_acquire(stack), next;
+  hak_heap_t *heap;
+  do {
+    if ((uint32_t)top == 0) return NULL;
+    heap = hak_heap_by_id((uint32_t)top);
+    // May be stale if another thread popped heap meanwhile: then the tag differs.
+    next = ((top >> 32) + 1) << 32 | hak_load_relaxed(&heap->next_orphan);
+  } while (!hak_cas_acquire(stack, &top, next));
+  return heap;
+}
+
+// Takes an orphan off the stack into state `wanted`. A heap that is being tidied
+// is left to the tidying thread, which puts it back.
+static hak_heap_t *take_orphan(_Atomic uint64_t *stack, uint32_t wanted) {
+  hak_heap_t *heap;
+  while ((heap = stack_pop(stack)) != NULL) {
+    uint32_t state = HAK_HEAP_ORPHAN;
+    for (;;) {
+      // Acquire: pairs with the release that made it an orphan: all its owner
+      // fields are this thread's now.
+      if (hak_cas_seq_cst(&heap->state, &state, wanted)) return heap;
+      if (state == HAK_HEAP_CLAIMED) {
+        if (hak_cas_seq_cst(&heap->state, &state, HAK_HEAP_CLAIMED | HAK_HEAP_UNLISTED)) break;
+      } else if (state != HAK_HEAP_ORPHAN) {
+        break; // DEAD: lost in a fork
+      }
+    }
+  }
+  return NULL;
+}
+
+// Ends a claim; puts the heap back if somebody popped it meanwhile.
+static void unclaim(hak_heap_t *heap) {
+  uint32_t state = HAK_HEAP_CLAIMED;
+  // Release: pairs with the acquire in take_orphan and hak_heap_service.
+  if (hak_cas_seq_cst(&heap->state, &state, HAK_HEAP_ORPHAN)) return;
+  hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
+  stack_push(&poor, heap);
+}
+
+// ---------------------------------------------------------------------------
+// Fronts and lists (owner).
+
+void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab) {
+  if (size_class >= HAK_TINY_CLASSES) {
+    heap->l2[size_class - HAK_TINY_CLASSES] = slab;
+    return;
+  }
+  size_t last = hak_class_size(size_class) >> HAK_MIN_SHIFT;
+  size_t first = size_class ? (hak_class_size(size_class - 1) >> HAK_MIN_SHIFT) + 1 : 0;
+  for (size_t i = first; i <= last; i++) heap->tiny[i] = slab;
+}
+
+hak_slab_t *hak_heap_front(hak_heap_t *heap, unsigned size_class) {
+  if (size_class >= HAK_TINY_CLASSES) return heap->l2[size_class - HAK_TINY_CLASSES];
+  return heap->tiny[hak_class_size(size_class) >> HAK_MIN_SHIFT];
+}
+
+void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab) {
+  uint32_t index = hak_slab_index(slab), *head = &heap->partial[hak_slab_class(slab)];
+  slab->prev = 0;
+  slab->next = *head;
+  if (*head) hak_slab_at(*head)->prev = index;
+  *head = index;
+}
+
+void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab) {
+  if (slab->prev)
+    hak_slab_at(slab->prev)->next = slab->next;
+  else
+    heap->partial[hak_slab_class(slab)] = slab->next;
+  if (slab->next) hak_slab_at(slab->next)->prev = slab->prev;
+}
+
+void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab) {
+  unsigned c = hak_slab_class(slab);
+  hak_slab_enter_active(slab);
+  // Its allocs word starts with the blocks that are live already.
+  if (c < HAK_TINY_CLASSES) hak_owner_add(&heap->classes[c].allocs, -hak_slab_live(slab));
+  hak_heap_set_front(heap, c, slab);
+}
+
+void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab) {
+  if (slab == &hak_slab_none) return;
+  unsigned c = hak_slab_class(slab);
+  hak_heap_set_front(heap, c, &hak_slab_none);
+  if (c < HAK_TINY_CLASSES) hak_owner_add(&heap->classes[c].allocs, hak_load_relaxed(&slab->allocs));
+  if (hak_slab_usable(slab)) {
+    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
+    hak_heap_add_partial(heap, slab);
+    return;
+  }
+  // Back in use when 1/FULL_MARK of its blocks, but at least one, are free.
+  uint32_t back = slab->capacity / (uint32_t)hak_option(FULL_MARK);
+  if (back < 1) back = 1;
+  uint32_t mark = slab->capacity - back + 1;
+  hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
+  hak_heap_count_stat(heap, HAK_STAT_slab_full, 1);
+}
+
+void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
+  unsigned n = slab->run;
+  hak_slab_clear(slab);
+  hak_released_t result = hak_pool_release(slab, n);
+  hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
+  if (result != HAK_RELEASED) hak_heap_count_stat(heap, HAK_STAT_superslab_empty, 1);
+  if (result == HAK_RELEASED_EVICTED) hak_heap_count_stat(heap, HAK_STAT_superslab_evict, 1);
+}
+
+// A slab may go back only when nobody is about to touch its remote word: with no
+// live block no new remote free can start, but one that was already collected
+// may still be on its way to the inbox (QUEUED).
+static bool releasable(hak_slab_t *slab) {
+  // Acquire: pairs with the inbox traffic that cleared QUEUED.
+  return hak_slab_live(slab) == 0 && hak_load_acquire(&slab->remote) == 0;
+}
+
+void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
+  if (slab->place == HAK_PLACE_ACTIVE) return;
+  if (slab->place == HAK_PLACE_FULL) {
+    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
+    hak_heap_add_partial(heap, slab);
+    hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
+  }
+  if (hak_slab_live(slab) != 0) return;
+  // One empty slab per class stays, against going to and fro (tiny only: an L2
+  // run holds few blocks and much memory).
+  bool only = slab->next == 0 && slab->prev == 0;
+  if (only && hak_slab_kind(slab) == HAK_KIND_TINY) {
+    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 0);
+  } else if (releasable(slab)) {
+    hak_heap_remove_partial(heap, slab);
+    hak_heap_release(heap, slab);
+  }
+}
+
+void hak_heap_release_idle(hak_heap_t *heap) {
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    hak_slab_t *front = hak_heap_front(heap, c);
+    if (front != &hak_slab_none && releasable(front)) hak_heap_retire(heap, front);
+    for (uint32_t i = heap->partial[c], next; i != 0; i = next) {
+      hak_slab_t *slab = hak_slab_at(i);
+      next = slab->next;
+      if (!releasable(slab)) continue;
+      hak_heap_remove_partial(heap, slab);
+      hak_heap_release(heap, slab);
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------
+// Inbox (protocol R2): a stack of slabs that only the owner empties, all at once.
+
+void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
+  uint32_t index = hak_slab_index(slab), top = hak_load_relaxed(&owner->inbox);
+  do slab->inbox_next = top;
+  // Release: pairs with the acquire in hak_heap_drain; the link is there.
+  while (!hak_cas_seq_cst(&owner->inbox, &top, index));
+}
+
+// What comes back from others may empty the slab or make it usable again.
+static void collected(hak_heap_t *heap, hak_slab_t *slab, uint32_t count) {
+  hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
+  if (slab->place == HAK_PLACE_ACTIVE) return;
+  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
+  bool event = tiny ? (int64_t)hak_load_relaxed(&slab->frees_left) < 0 : hak_slab_usable(slab);
+  if (event || hak_slab_live(slab) == 0) hak_heap_slab_event(heap, slab);
+}
+
+void hak_heap_drain(hak_heap_t *heap, hak_heap_t *mine) {
+  if (hak_load_relaxed(&heap->inbox) == 0) return;
+  // Acquire: pairs with the release in hak_heap_post: links and, through the
+  // remote words, chains are there.
+  uint32_t index = hak_exchange_seq_cst(&heap->inbox, 0);
+  while (index) {
+    hak_slab_t *slab = hak_slab_at(index);
+    index = slab->inbox_next; // before collecting: then it may be posted again
+    hak_heap_t *owner = hak_slab_owner(slab);
+    if (owner == heap) {
+      collected(heap, slab, hak_slab_collect(slab, true));
+    } else {
+      // It was adopted while the poster was on its way: still QUEUED, so this
+      // thread may post it on.
+      hak_heap_post(owner, slab);
+      hak_heap_service(owner, mine);
+    }
+  }
+}
+
+static void give_partial(hak_heap_t *from, hak_heap_t *to) {
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    while (from->partial[c]) {
+      hak_slab_t *slab = hak_slab_at(from->partial[c]);
+      hak_heap_remove_partial(from, slab);
+      hak_slab_set_owner(slab, to);
+      hak_heap_add_partial(to, slab);
+    }
+  }
+}
+
+void hak_heap_service(hak_heap_t *owner, hak_heap_t *mine) {
+  // Either this sees ORPHAN, or whoever made owner an orphan sees the inbox after
+  // that: both sides write, then read the other's word, seq_cst.
+  while (hak_load_seq_cst(&owner->state) == HAK_HEAP_ORPHAN &&
+         hak_load_seq_cst(&owner->inbox) != 0) {
+    uint32_t state = HAK_HEAP_ORPHAN;
+    if (!hak_cas_seq_cst(&owner->state, &state, HAK_HEAP_CLAIMED)) return;
+    hak_heap_drain(owner, mine);
+    hak_heap_count_stat(owner, HAK_STAT_heap_service, 1);
+    if (mine && mine != owner) give_partial(owner, mine);
+    unclaim(owner);
+  }
+}
+
+bool hak_heap_adopt(hak_heap_t *mine) {
+  if ((uint32_t)hak_load_relaxed(&rich) == 0) return false;
+  hak_heap_t *orphan = take_orphan(&rich, HAK_HEAP_CLAIMED | HAK_HEAP_UNLISTED);
+  if (!orphan) return false;
+  hak_heap_drain(orphan, mine);
+  give_partial(orphan, mine);
+  unclaim(orphan);
+  hak_heap_service(orphan, mine);
+  return true;
+}
+
+// ---------------------------------------------------------------------------
+// Threads come and go.
+
+static pthread_key_t key;
+static bool have_key;
+
+extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *) __attribute__((weak));
+
+static void at_thread_end(void *unused) {
+  (void)unused;
+  hak_heap_thread_end();
+}
+
+void hak_heap_init_keys(void) { have_key = pthread_key_create(&key, at_thread_end) == 0; }
+
+// Makes sure that the destructor runs when this thread ends. Both calls may
+// allocate, which is fine: the heap is attached already.
+void hak_heap_arm(void) {
+  if (have_key && pthread_setspecific(key, hak_tls_heap) == 0) return;
+  if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, NULL) == 0) return;
+  tls_ending = hak_tls_heap->id != 1; // no notice of the end: take heaps per call
+}
+
+static hak_heap_t *attach(void) {
+  hak_heap_t *heap = take_orphan(&rich, HAK_HEAP_ATTACHED);
+  if (!heap) heap = take_orphan(&poor, HAK_HEAP_ATTACHED);
+  if (!heap) {
+    heap = new_heap();
+    if (!heap) return NULL;
+    hak_store_seq_cst(&heap->state, HAK_HEAP_ATTACHED);
+  }
+  hak_heap_count_stat(heap, HAK_STAT_heap_attach, 1);
+  return heap;
+}
+
+hak_heap_t *hak_heap_enter(void) {
+  hak_heap_t *heap = hak_tls_heap;
+  if (HAK_LIKELY(heap != &hak_heap_none)) return heap;
+  hak_process_init();
+  heap = attach();
+  if (!heap) return NULL;
+  heap->transient = tls_ending;
+  if (!tls_ending) {
+    hak_tls_heap = heap;
+    hak_heap_arm();
+  }
+  return heap;
+}
+
+// The heap leaves its thread: everything held back is handed over, empty slabs
+// go, the rest waits for an adopter.
+static void detach(hak_heap_t *heap) {
+  hak_remote_flush(heap);
+  hak_heap_drain(heap, heap);
+  for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));
+  hak_heap_release_idle(heap);
+  bool has_partial = false;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) has_partial |= heap->partial[c] != 0;
+  hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
+  // Release: pairs with the acquire in take_orphan and hak_heap_service.
+  hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
+  stack_push(has_partial ? &rich : &poor, heap);
+  hak_heap_service(heap, NULL); // what was posted before the state changed
+}
+
+void hak_heap_detach_transient(hak_heap_t *heap) {
+  heap->transient = false;
+  detach(heap);
+}
+
+void hak_heap_thread_end(void) {
+  hak_heap_t *heap = hak_tls_heap;
+  if (heap == &hak_heap_none) return;
+  tls_ending = true;
+  hak_tls_heap = &hak_heap_none;
+  detach(heap);
+}
+
+void hak_heap_after_fork(void) {
+  hak_heap_t *mine = hak_tls_heap;
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) {
+    hak_heap_t *heap = hak_heap_by_id(id);
+    // Its thread may have been in the middle of anything, and fork copies pages
+    // one after the other: nothing in it is to be trusted but single words.
+    if (heap != mine) hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
+  }
+  hak_store_seq_cst(&rich, ((hak_load_relaxed(&rich) >> 32) + 1) << 32);
+  hak_store_seq_cst(&poor, ((hak_load_relaxed(&poor) >> 32) + 1) << 32);
+  if (mine == &hak_heap_none) return;
+  // Chains that others had handed over may be torn likewise; those blocks are
+  // lost to the child. (A set of L2 blocks is one word and cannot be torn.)
+  hak_store_seq_cst(&mine->inbox, 0u);
+  uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
+  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
+    hak_slab_t *slab = hak_slab_at(i);
+    hak_kind_t kind = hak_slab_kind(slab);
+    if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) || hak_slab_owner(slab) != mine) continue;
+    if (hak_load_relaxed(&slab->remote) == 0) continue;
+    if (kind == HAK_KIND_TINY)
+      hak_store_relaxed(&slab->remote, (uint64_t)0);
+    else
+      collected(mine, slab, hak_slab_collect(slab, true));
+  }
+}

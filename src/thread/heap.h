@@ -1,0 +1,74 @@
+// heap.h: per-thread heaps: which heap a thread works on, how it gets one, and
+// what becomes of it when the thread ends.
+//
+// States (protocol H1): a heap is ATTACHED to one thread, or an ORPHAN that lies
+// on one of two stacks, or CLAIMED for a moment by a thread that tidies it. The
+// thread it is attached to, or that claimed it, owns all its slabs. Nobody ever
+// waits for a heap. Heaps are never unmapped.
+// Tests: test/unit/test_heap.c, test/model/orphan.pml.
+
+#ifndef HAK_THREAD_HEAP_H
+#define HAK_THREAD_HEAP_H
+
+#include "base/types.h"
+
+// The calling thread's heap; hak_heap_none (no free block anywhere) if it has none.
+extern HAK_TLS hak_heap_t *hak_tls_heap;
+extern hak_heap_t hak_heap_none;
+
+// For slow paths: the calling thread's heap, attached if it had none. NULL if no
+// memory can be had for one. Every enter is followed by a leave: a thread that is
+// ending keeps its heap for that one call only.
+hak_heap_t *hak_heap_enter(void);
+HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
+
+// Puts slab into the front of its class; hak_slab_none empties it.
+void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab);
+hak_slab_t *hak_heap_front(hak_heap_t *heap, unsigned size_class);
+// The list of PARTIAL slabs of a class (owner).
+void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab);
+void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab);
+
+// Puts a slab into owner's inbox. The caller has set QUEUED in its remote word.
+void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab);
+// If owner is an orphan with something in its inbox, tidies it; partial slabs go
+// to mine (NULL: stay).
+void hak_heap_service(hak_heap_t *owner, hak_heap_t *mine);
+// Takes in all that other threads freed into heap's slabs (owner).
+void hak_heap_drain(hak_heap_t *heap, hak_heap_t *mine);
+// Takes the partial slabs of one orphan that has some; false if there was none.
+bool hak_heap_adopt(hak_heap_t *mine);
+
+// Makes a usable slab in no list the front of its class / takes a slab (or
+// hak_slab_none) out of the front into PARTIAL or FULL (owner).
+void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab);
+void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab);
+// Called with the slab in hand when its live blocks fell below its mark (owner).
+void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
+// Gives an empty slab in no list back to its SuperSlab (owner).
+void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
+// Gives back empty slabs that the heap keeps (owner).
+void hak_heap_release_idle(hak_heap_t *heap);
+
+// Heaps made so far are 1 .. hak_heap_count(); NULL beyond.
+uint32_t hak_heap_count(void);
+hak_heap_t *hak_heap_by_id(uint32_t id);
+
+// The pthread-key destructor and its registration (thread/process.c).
+void hak_heap_thread_end(void);
+void hak_heap_arm(void);
+void hak_heap_init_keys(void);
+// In the child of a fork: all heaps but the caller's belonged to threads that
+// are gone.
+void hak_heap_after_fork(void);
+
+void hak_heap_detach_transient(hak_heap_t *heap);
+HAK_INLINE void hak_heap_leave(hak_heap_t *heap) {
+  if (HAK_UNLIKELY(heap->transient)) hak_heap_detach_transient(heap);
+}
+
+HAK_INLINE void hak_heap_count_stat(hak_heap_t *heap, hak_stat_t stat, uint64_t n) {
+  hak_owner_add(&heap->stats[stat], n);
+}
+
+#endif

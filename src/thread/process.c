@@ -1,0 +1,39 @@
+#include "thread/process.h"
+
+#include <pthread.h>
+
+#include "core/options.h"
+#include "os/os.h"
+#include "superslab/shared_pool.h"
+#include "superslab/superslab.h"
+#include "thread/heap.h"
+
+_Atomic uint32_t hak_process_state; // 0, 1: a thread is at it, 2: done
+
+void hak_process_init_slow(void) {
+  uint32_t state = 0;
+  if (!hak_cas_acquire(&hak_process_state, &state, 1)) {
+    // Only a program that starts threads before its first malloc gets here.
+    while (hak_load_acquire(&hak_process_state) != 2) hak_os_yield();
+    return;
+  }
+  hak_os_init();
+  hak_options_init();
+  hak_superslab_init();
+  hak_heap_init_keys();
+  // Release: pairs with the acquire in hak_process_init.
+  hak_store_release(&hak_process_state, 2);
+}
+
+static void after_fork_in_child(void) {
+  hak_heap_after_fork();
+  hak_pool_rebuild();
+}
+
+// The constructor runs after the first malloc as a rule. What may allocate
+// (pthread_atfork) or print waits until here.
+__attribute__((constructor(101))) static void start(void) {
+  hak_process_init();
+  pthread_atfork(NULL, NULL, after_fork_in_child);
+  hak_options_report();
+}

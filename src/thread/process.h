@@ -1,0 +1,18 @@
+// process.h: the once-per-process part: order of initialisation, fork.
+
+#ifndef HAK_THREAD_PROCESS_H
+#define HAK_THREAD_PROCESS_H
+
+#include "base/atomic.h"
+
+extern _Atomic uint32_t hak_process_state; // 2: initialised
+void hak_process_init_slow(void);
+
+// Options, OS, registry: before the first block. Safe at any time, from any
+// thread, as early as the dynamic linker's own first malloc.
+HAK_INLINE void hak_process_init(void) {
+  // Acquire: pairs with the release that sets 2: what was set up is visible.
+  if (HAK_UNLIKELY(hak_load_acquire(&hak_process_state) != 2)) hak_process_init_slow();
+}
+
+#endif

@@ -1,0 +1,104 @@
+#include "thread/remote.h"
+
+#include "core/misuse.h"
+#include "core/options.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+
+// Adds a chain (tiny) or set (L2) of blocks to the slab's remote word (R1).
+// mine: this thread's heap, NULL without one.
+static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *mine) {
+  uint64_t old = hak_load_relaxed(&slab->remote), now;
+  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
+  do {
+    if (tiny) {
+      uint64_t count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + entry->count;
+      *(void **)entry->tail = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
+      now = (uintptr_t)entry->head | count << HAK_REMOTE_COUNT_SHIFT;
+    } else {
+      now = old | entry->mask;
+    }
+    // Release: pairs with the acquire in hak_slab_collect, which then sees the
+    // chain's links. Seq_cst: also orders the look at the owner's state (R2).
+  } while (!hak_cas_seq_cst(&slab->remote, &old, now | HAK_REMOTE_QUEUED));
+  if (mine) {
+    hak_owner_inc(&mine->stats[HAK_STAT_remote_flush]);
+    hak_owner_add(&mine->stats[HAK_STAT_free_remote], entry->count);
+  }
+  if (!tiny && (old & entry->mask))
+    hak_misuse_double_free("free",
+                           slab->start + hak_low_bit(old & entry->mask) *
+                                             hak_class_size(hak_slab_class(slab)),
+                           hak_class_size(hak_slab_class(slab)));
+  if (old & HAK_REMOTE_QUEUED) return;
+  if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
+  hak_heap_t *owner = hak_slab_owner(slab);
+  hak_heap_post(owner, slab);
+  hak_heap_service(owner, mine);
+}
+
+static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
+  hak_remote_entry_t chain = *entry;
+  entry->slab = NULL;
+  heap->pending -= chain.count * (uint32_t)hak_class_size(hak_slab_class(chain.slab));
+  push(chain.slab, &chain, heap);
+}
+
+void hak_remote_flush(hak_heap_t *heap) {
+  heap->ticks = 0;
+  if (heap->pending == 0) return;
+  for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++)
+    if (heap->remote_map[i].slab) flush_entry(heap, &heap->remote_map[i]);
+}
+
+// Neighbouring slabs go to different entries.
+static hak_remote_entry_t *entry_of(hak_heap_t *heap, const hak_slab_t *slab) {
+  uint32_t index = hak_slab_index(slab);
+  return &heap->remote_map[(index ^ index >> HAK_REMOTE_MAP_SHIFT) & (HAK_REMOTE_MAP_SIZE - 1)];
+}
+
+static hak_remote_entry_t *entry_for(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_remote_entry_t *entry = entry_of(heap, slab);
+  if (HAK_LIKELY(entry->slab == slab)) return entry;
+  if (entry->slab) flush_entry(heap, entry);
+  *entry = (hak_remote_entry_t){.slab = slab};
+  return entry;
+}
+
+static void added(hak_heap_t *heap, hak_remote_entry_t *entry, size_t size) {
+  entry->count++;
+  heap->pending += (uint32_t)size;
+  if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) hak_remote_flush(heap);
+}
+
+void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p) {
+  hak_remote_entry_t *entry = entry_for(heap, slab);
+  if (HAK_UNLIKELY(entry->head == p)) {
+    hak_misuse_double_free("free", p, hak_class_size(hak_slab_class(slab)));
+    return;
+  }
+  *(void **)p = entry->head;
+  entry->head = p;
+  if (entry->count == 0) entry->tail = p;
+  added(heap, entry, hak_class_size(hak_slab_class(slab)));
+}
+
+void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, void *p) {
+  hak_remote_entry_t *entry = entry_for(heap, slab);
+  uint64_t bit = (uint64_t)1 << block;
+  if (HAK_UNLIKELY(entry->mask & bit)) {
+    hak_misuse_double_free("free", p, hak_class_size(hak_slab_class(slab)));
+    return;
+  }
+  entry->mask |= bit;
+  added(heap, entry, hak_class_size(hak_slab_class(slab)));
+}
+
+void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {
+  hak_remote_entry_t entry = {.slab = slab, .count = 1};
+  if (hak_slab_kind(slab) == HAK_KIND_TINY)
+    entry.head = entry.tail = p;
+  else
+    entry.mask = (uint64_t)1 << block;
+  push(slab, &entry, NULL);
+}

@@ -1,0 +1,22 @@
+// remote.h: freeing blocks of slabs that another heap owns.
+//
+// A thread collects such blocks in a small map keyed by slab and hands each
+// slab's chain over with one compare-and-swap (protocol R1); the first chain a
+// slab gets also puts it into its owner's inbox (R2). What is held back is
+// bounded by HAKMEM_REMOTE_PENDING bytes per thread and flushed on refills.
+// Tests: test/unit/test_remote.c, test/model/remote.pml.
+
+#ifndef HAK_THREAD_REMOTE_H
+#define HAK_THREAD_REMOTE_H
+
+#include "base/types.h"
+
+// p: start of a block of a tiny slab, or block number of an L2 run.
+void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p);
+void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, void *p);
+// Hands over all that this heap's thread holds back.
+void hak_remote_flush(hak_heap_t *heap);
+// Without a map: hands over one block at once (no heap could be had).
+void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block);
+
+#endif
