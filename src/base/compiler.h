@@ -15,7 +15,9 @@
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define HAK_UNUSED __attribute__((unused))
-#define HAK_PRINTF(f, a)
+// On the declaration of a variable of the library: addressed directly, not through
+// the GOT (-fvisibility=hidden reaches definitions only).
+#define HAK_INTERNAL __attribute__((visibility("hidden")))
 
 // Initial-exec: one load from the GOT, no call to __tls_get_addr, and small
 // enough for the surplus that dlopen draws on.

@@ -20,7 +20,7 @@ typedef enum {
 enum { HAK_LOOKUP_AUTO, HAK_LOOKUP_RANGE, HAK_LOOKUP_TABLE };
 enum { HAK_STATS_OFF, HAK_STATS_TEXT, HAK_STATS_JSON };
 
-extern uint64_t hak_option_values[HAK_OPTS];
+HAK_INTERNAL extern uint64_t hak_option_values[HAK_OPTS];
 
 #define hak_option(name) (hak_option_values[HAK_OPT_##name])
 // Value of a text option; NULL if unset. Points into the environment.

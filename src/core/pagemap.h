@@ -22,7 +22,7 @@
 #define HAK_PAGEMAP_HUGE 2u
 
 typedef _Atomic uint64_t hak_pagemap_entry_t;
-extern _Atomic(hak_pagemap_entry_t *) hak_pagemap_root[1 << HAK_PAGEMAP_ROOT_SHIFT];
+HAK_INTERNAL extern _Atomic(hak_pagemap_entry_t *) hak_pagemap_root[1 << HAK_PAGEMAP_ROOT_SHIFT];
 
 // The entry that covers address p; NULL if nothing near it was ever ours.
 HAK_INLINE hak_pagemap_entry_t *hak_pagemap_entry(const void *p) {

@@ -10,7 +10,7 @@
 
 #include "base/compiler.h"
 
-extern size_t hak_os_page_size; // bytes; set by hak_os_init
+HAK_INTERNAL extern size_t hak_os_page_size; // bytes; set by hak_os_init
 
 // Once, before any other function here.
 void hak_os_init(void);

@@ -15,7 +15,7 @@ typedef struct {
   uint64_t inverse; // ceil(2^40 / size): offset * inverse >> 40 = offset / size below 2 MiB
 } hak_class_info_t;
 
-extern const hak_class_info_t hak_classes[HAK_CLASSES];
+HAK_INTERNAL extern const hak_class_info_t hak_classes[HAK_CLASSES];
 
 // Class of a request of 1 .. HAK_L2_MAX bytes.
 HAK_INLINE unsigned hak_size_class(size_t size) {

@@ -12,7 +12,7 @@
 #include "superslab/superslab.h"
 
 // Stands in where a heap has no slab of a class: never has a free block.
-extern hak_slab_t hak_slab_none;
+HAK_INTERNAL extern hak_slab_t hak_slab_none;
 
 HAK_INLINE hak_kind_t hak_slab_kind(const hak_slab_t *slab) {
   // Relaxed: set before the first block left malloc; the program's own

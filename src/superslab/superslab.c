@@ -4,8 +4,11 @@
 #include "os/os.h"
 #include "superslab/shared_pool.h"
 
-hak_registry_t hak_registry __attribute__((aligned(64)));
+hak_registry_t hak_registry;
 hak_mapped_t hak_mapped;
+
+static uint32_t range_end;   // numbers below lie in the range
+static uint32_t max_numbers; // numbers below may be used
 
 static _Atomic uint32_t next_number;      // first number never used
 static _Atomic uint32_t committed_numbers; // numbers below have descriptors
@@ -29,7 +32,7 @@ static void reserve_range(size_t size) {
     void *p = hak_os_reserve(size, HAK_SUPERSLAB_SIZE);
     if (!p) continue;
     hak_registry.base = (uintptr_t)p;
-    hak_registry.range_end = (uint32_t)(size >> HAK_SUPERSLAB_SHIFT);
+    range_end = (uint32_t)(size >> HAK_SUPERSLAB_SHIFT);
     return;
   }
 }
@@ -42,8 +45,8 @@ static bool reserve_descriptors(size_t numbers) {
     if (!p) continue;
     hak_registry.superslabs = (hak_superslab_t *)p;
     hak_registry.slabs = (hak_slab_t *)(p + numbers * sizeof(hak_superslab_t));
-    hak_registry.max = (uint32_t)numbers;
-    if (hak_registry.range_end > numbers) hak_registry.range_end = (uint32_t)numbers;
+    max_numbers = (uint32_t)numbers;
+    if (range_end > numbers) range_end = (uint32_t)numbers;
     return true;
   }
   return false;
@@ -73,7 +76,7 @@ uint32_t hak_superslab_count(void) { return hak_load_acquire(&next_number); }
 static bool commit_descriptors(void) {
   // Acquire: pairs with the release below; committed memory is usable.
   uint32_t first = hak_load_acquire(&committed_numbers), last = first + commit_step;
-  if (last > hak_registry.max) return false;
+  if (last > max_numbers) return false;
   // Racing threads commit the same step: the calls are idempotent.
   size_t size = commit_step * sizeof(hak_superslab_t);
   if (!hak_os_commit(&hak_registry.superslabs[first], size) ||
@@ -82,7 +85,7 @@ static bool commit_descriptors(void) {
     return false;
   if (hak_cas_acq_rel(&committed_numbers, &first, last))
     hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(size * (1 + HAK_SLABS_PER_SUPERSLAB)));
-  uint32_t in_range = last < hak_registry.range_end ? last : hak_registry.range_end;
+  uint32_t in_range = last < range_end ? last : range_end;
   uint64_t limit = (uint64_t)in_range << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
   uint64_t old = hak_load_relaxed(&hak_registry.limit);
   // Relaxed: a block's pointer reaches another thread only through
@@ -107,7 +110,7 @@ static uint32_t new_number(void) {
 static bool commit(uint32_t number) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p;
-  if (number < hak_registry.range_end) {
+  if (number < range_end) {
     p = (void *)(hak_registry.base + ((uintptr_t)number << HAK_SUPERSLAB_SHIFT));
     // One that could not be decommitted is committed still.
     if (!hak_load_relaxed(&superslab->committed) && !hak_os_commit(p, HAK_SUPERSLAB_SIZE))
@@ -143,7 +146,7 @@ void hak_superslab_decommit(uint32_t number) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p = (void *)superslab->base;
   bool dirty = false;
-  if (number < hak_registry.range_end) {
+  if (number < range_end) {
     hak_store_relaxed(&superslab->committed, !hak_os_decommit(p, HAK_SUPERSLAB_SIZE, &dirty));
   } else {
     hak_pagemap_take(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);

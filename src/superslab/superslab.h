@@ -13,31 +13,30 @@
 #include "base/types.h"
 #include "core/pagemap.h"
 
+// What free reads, in one cache line. Written by hak_superslab_init before a
+// second thread exists; only the limit grows.
 typedef struct {
-  uintptr_t base;              // start of the range, 0 without one
+  _Alignas(64) uintptr_t base; // start of the range, 0 without one
   hak_word_t limit;            // slabs with descriptors in the range << 12
   hak_slab_t *slabs;           // descriptors by slab index
   hak_superslab_t *superslabs; // by number
-  uint32_t range_end;          // numbers below lie in the range
-  uint32_t max;                // numbers below may be used
 } hak_registry_t;
-
-// Written by hak_superslab_init before a second thread exists; only limit grows.
-extern hak_registry_t hak_registry;
+HAK_INTERNAL extern hak_registry_t hak_registry;
 
 void hak_superslab_init(void);
 
-// Descriptor of the slab that p lies in, if p is 16-byte aligned and in the
-// range; else NULL. The straight-line part of free. May be a free or interior
-// slab: check kind or local.
+// The straight-line part of free: the descriptor of the slab that p lies in, if p
+// is 16-byte aligned and in the range. It may be a free or interior slab: check
+// kind or local.
 //
 // Rotating the offset right by 4 moves misaligned low bits to the top, where
 // they fail the limit test: one compare rules out NULL, foreign and misaligned.
-HAK_INLINE hak_slab_t *hak_range_slab(const void *p) {
+HAK_INLINE bool hak_range_find(const void *p, hak_slab_t **slab) {
   uint64_t offset = hak_rotate_right((uintptr_t)p - hak_registry.base, HAK_MIN_SHIFT);
-  if (HAK_UNLIKELY(hak_not_below(offset, &hak_registry.limit))) return NULL;
-  return (hak_slab_t *)((char *)hak_registry.slabs +
-                        ((offset >> (HAK_SLAB_SHIFT - HAK_MIN_SHIFT - 6)) & ~(uint64_t)63));
+  if (HAK_UNLIKELY(hak_not_below(offset, &hak_registry.limit))) return false;
+  *slab = (hak_slab_t *)((char *)hak_registry.slabs +
+                         ((offset >> (HAK_SLAB_SHIFT - HAK_MIN_SHIFT - 6)) & ~(uint64_t)63));
+  return true;
 }
 
 // Descriptor by either lookup; NULL if p lies in no SuperSlab. No alignment test.
@@ -66,7 +65,7 @@ uint32_t hak_superslab_count(void);
 typedef struct {
   _Atomic uint64_t superslab_bytes, huge_bytes, metadata_bytes, mapped, peak;
 } hak_mapped_t;
-extern hak_mapped_t hak_mapped;
+HAK_INTERNAL extern hak_mapped_t hak_mapped;
 void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes);
 
 #endif

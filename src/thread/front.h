@@ -55,8 +55,9 @@ HAK_INLINE void hak_front_put(hak_slab_t *slab, void *p, const char *function) {
 }
 
 HAK_INLINE void hak_front_free(void *p, const char *function) {
-  hak_slab_t *slab = hak_range_slab(p);
-  if (HAK_LIKELY(slab != NULL) && HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap)))
+  hak_slab_t *slab;
+  if (HAK_LIKELY(hak_range_find(p, &slab)) &&
+      HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap)))
     hak_front_put(slab, p, function);
   else
     hak_front_free_slow(p, function);

@@ -13,8 +13,8 @@
 #include "base/types.h"
 
 // The calling thread's heap; hak_heap_none (no free block anywhere) if it has none.
-extern HAK_TLS hak_heap_t *hak_tls_heap;
-extern hak_heap_t hak_heap_none;
+HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
+HAK_INTERNAL extern hak_heap_t hak_heap_none;
 
 // For slow paths: the calling thread's heap, attached if it had none. NULL if no
 // memory can be had for one. Every enter is followed by a leave: a thread that is

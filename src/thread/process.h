@@ -5,7 +5,7 @@
 
 #include "base/atomic.h"
 
-extern _Atomic uint32_t hak_process_state; // 2: initialised
+HAK_INTERNAL extern _Atomic uint32_t hak_process_state; // 2: initialised
 void hak_process_init_slow(void);
 
 // Options, OS, registry: before the first block. Safe at any time, from any
