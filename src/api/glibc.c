@@ -22,7 +22,7 @@ HAK_EXPORT bool hak_trim(size_t keep) {
   hak_heap_t *heap = hak_heap_enter();
   if (heap) {
     hak_remote_flush(heap);
-    hak_heap_drain(heap, heap);
+    hak_heap_drain(heap);
     while (hak_heap_adopt(heap)) {
     }
     hak_heap_release_idle(heap);

@@ -144,14 +144,15 @@ typedef enum {
 } hak_stat_t;
 
 // Heap states (protocol H1). CLAIMED: a thread other than the attached one
-// works on an orphan for a moment. UNLISTED is or-ed to CLAIMED when somebody
-// took the heap off its stack meanwhile: the claimer puts it back.
+// works on an orphan for a moment.
 #define HAK_HEAP_NEW 0u
 #define HAK_HEAP_ATTACHED 1u
 #define HAK_HEAP_ORPHAN 2u
 #define HAK_HEAP_CLAIMED 3u
-#define HAK_HEAP_UNLISTED 8u
-#define HAK_HEAP_DEAD 5u // its thread vanished in fork: frees are accepted, nothing is reused
+#define HAK_HEAP_DEAD 4u // its thread vanished in fork: frees are accepted, nothing is reused
+
+// Orphan lists (protocol H2): every orphan, and those with partial slabs.
+enum { HAK_ORPHANS_ALL, HAK_ORPHANS_RICH, HAK_ORPHAN_LISTS };
 
 struct hak_heap {
   // Hot: one pointer per 16 bytes of request size; several entries of one class
@@ -170,7 +171,8 @@ struct hak_heap {
   // Shared: written by other threads.
   _Alignas(64) _Atomic uint32_t inbox; // slabs with remote frees (protocol R2)
   _Atomic uint32_t state;              // HAK_HEAP_*
-  _Atomic uint32_t next_orphan;        // link in an orphan stack (protocol H2)
+  _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
+  _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
 };
 _Static_assert(sizeof(hak_heap_t) <= 8192, "heap budget");
 

@@ -35,7 +35,7 @@ static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
 
 // A slab other than the one in front, which is used up.
 static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
-  hak_heap_drain(heap, heap);
+  hak_heap_drain(heap);
   hak_slab_t *slab = activate_partial(heap, c);
   if (slab) {
     hak_heap_count_stat(heap, HAK_STAT_refill_partial, 1);
@@ -48,7 +48,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   if ((slab = acquire(heap, c)) != NULL) return slab;
   // Out of memory: what this thread holds back or keeps may do.
   hak_remote_flush(heap);
-  hak_heap_drain(heap, heap);
+  hak_heap_drain(heap);
   hak_heap_release_idle(heap);
   if ((slab = activate_partial(heap, c)) == NULL && (slab = acquire(heap, c)) == NULL)
     hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);

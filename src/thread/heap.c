@@ -79,59 +79,64 @@ static hak_heap_t *new_heap(void) {
 }
 
 // ---------------------------------------------------------------------------
-// Orphan stacks (protocol H2): number of the top heap and a tag that changes
-// with every update, so that a compare-and-swap never takes an old top for new.
+// Orphan lists (protocol H2). A list is a stack: number of the top heap and a tag
+// that changes with every update, so that a compare-and-swap never takes an old
+// top for the new one. A heap may stay listed when it is no orphan any more; who
+// pops it finds out from its state and drops it. `listed` keeps it from being
+// pushed twice.
 
-static _Atomic uint64_t rich, poor; // orphans with and without partial slabs
+static _Atomic uint64_t orphans[HAK_ORPHAN_LISTS];
 
-static void stack_push(_Atomic uint64_t *stack, hak_heap_t *heap) {
-  uint64_t top = hak_load_relaxed(stack), next;
+static void push_orphan(unsigned list, hak_heap_t *heap) {
+  uint64_t top = hak_load_relaxed(&orphans[list]), next;
   do {
-    hak_store_relaxed(&heap->next_orphan, (uint32_t)top);
+    hak_store_relaxed(&heap->next_orphan[list], (uint32_t)top);
     next = ((top >> 32) + 1) << 32 | heap->id;
-    // Release: pairs with the acquire in stack_pop; the link is there.
-  } while (!hak_cas_release(stack, &top, next));
+    // Release: pairs with the acquire in pop_orphan; the link is there.
+  } while (!hak_cas_release(&orphans[list], &top, next));
 }
 
-static hak_heap_t *stack_pop(_Atomic uint64_t *stack) {
-  uint64_t top = hak_load_acquire(stack), next;
+static hak_heap_t *pop_orphan(unsigned list) {
+  uint64_t top = hak_load_acquire(&orphans[list]), next;
   hak_heap_t *heap;
   do {
     if ((uint32_t)top == 0) return NULL;
     heap = hak_heap_by_id((uint32_t)top);
     // May be stale if another thread popped heap meanwhile: then the tag differs.
-    next = ((top >> 32) + 1) << 32 | hak_load_relaxed(&heap->next_orphan);
-  } while (!hak_cas_acquire(stack, &top, next));
+    next = ((top >> 32) + 1) << 32 | hak_load_relaxed(&heap->next_orphan[list]);
+  } while (!hak_cas_acquire(&orphans[list], &top, next));
   return heap;
 }
 
-// Takes an orphan off the stack into state `wanted`. A heap that is being tidied
-// is left to the tidying thread, which puts it back.
-static hak_heap_t *take_orphan(_Atomic uint64_t *stack, uint32_t wanted) {
+// The caller has set state ORPHAN before. If the heap still counts as listed, then
+// it is, or take_orphan is between its pop and its look at the state, which comes
+// after it clears `listed`, so it finds the orphan.
+static void list_orphan(unsigned list, hak_heap_t *heap) {
+  if (!hak_exchange_seq_cst(&heap->listed[list], 1u)) push_orphan(list, heap);
+}
+
+// Takes an orphan off the list into state `wanted`. One that another thread has
+// attached or claimed meanwhile is dropped: that thread lists it again.
+static hak_heap_t *take_orphan(unsigned list, uint32_t wanted) {
   hak_heap_t *heap;
-  while ((heap = stack_pop(stack)) != NULL) {
+  while ((heap = pop_orphan(list)) != NULL) {
+    hak_store_seq_cst(&heap->listed[list], 0u);
     uint32_t state = HAK_HEAP_ORPHAN;
-    for (;;) {
-      // Acquire: pairs with the release that made it an orphan: all its owner
-      // fields are this thread's now.
-      if (hak_cas_seq_cst(&heap->state, &state, wanted)) return heap;
-      if (state == HAK_HEAP_CLAIMED) {
-        if (hak_cas_seq_cst(&heap->state, &state, HAK_HEAP_CLAIMED | HAK_HEAP_UNLISTED)) break;
-      } else if (state != HAK_HEAP_ORPHAN) {
-        break; // DEAD: lost in a fork
-      }
-    }
+    // Acquire: pairs with the release in leave_orphan: all owner fields are this
+    // thread's now.
+    if (hak_cas_seq_cst(&heap->state, &state, wanted)) return heap;
   }
   return NULL;
 }
 
-// Ends a claim; puts the heap back if somebody popped it meanwhile.
-static void unclaim(hak_heap_t *heap) {
-  uint32_t state = HAK_HEAP_CLAIMED;
+// The owner gives the heap up.
+static void leave_orphan(hak_heap_t *heap) {
+  bool has_partial = false;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) has_partial |= heap->partial[c] != 0;
   // Release: pairs with the acquire in take_orphan and hak_heap_service.
-  if (hak_cas_seq_cst(&heap->state, &state, HAK_HEAP_ORPHAN)) return;
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
-  stack_push(&poor, heap);
+  if (has_partial) list_orphan(HAK_ORPHANS_RICH, heap);
+  list_orphan(HAK_ORPHANS_ALL, heap);
 }
 
 // ---------------------------------------------------------------------------
@@ -263,7 +268,7 @@ static void collected(hak_heap_t *heap, hak_slab_t *slab, uint32_t count) {
   if (event || hak_slab_live(slab) == 0) hak_heap_slab_event(heap, slab);
 }
 
-void hak_heap_drain(hak_heap_t *heap, hak_heap_t *mine) {
+void hak_heap_drain(hak_heap_t *heap) {
   if (hak_load_relaxed(&heap->inbox) == 0) return;
   // Acquire: pairs with the release in hak_heap_post: links and, through the
   // remote words, chains are there.
@@ -278,7 +283,7 @@ void hak_heap_drain(hak_heap_t *heap, hak_heap_t *mine) {
       // It was adopted while the poster was on its way: still QUEUED, so this
       // thread may post it on.
       hak_heap_post(owner, slab);
-      hak_heap_service(owner, mine);
+      hak_heap_service(owner);
     }
   }
 }
@@ -294,28 +299,28 @@ static void give_partial(hak_heap_t *from, hak_heap_t *to) {
   }
 }
 
-void hak_heap_service(hak_heap_t *owner, hak_heap_t *mine) {
+void hak_heap_service(hak_heap_t *owner) {
   // Either this sees ORPHAN, or whoever made owner an orphan sees the inbox after
   // that: both sides write, then read the other's word, seq_cst.
   while (hak_load_seq_cst(&owner->state) == HAK_HEAP_ORPHAN &&
          hak_load_seq_cst(&owner->inbox) != 0) {
     uint32_t state = HAK_HEAP_ORPHAN;
     if (!hak_cas_seq_cst(&owner->state, &state, HAK_HEAP_CLAIMED)) return;
-    hak_heap_drain(owner, mine);
+    hak_heap_drain(owner);
     hak_heap_count_stat(owner, HAK_STAT_heap_service, 1);
-    if (mine && mine != owner) give_partial(owner, mine);
-    unclaim(owner);
+    leave_orphan(owner);
   }
 }
 
 bool hak_heap_adopt(hak_heap_t *mine) {
-  if ((uint32_t)hak_load_relaxed(&rich) == 0) return false;
-  hak_heap_t *orphan = take_orphan(&rich, HAK_HEAP_CLAIMED | HAK_HEAP_UNLISTED);
+  // Relaxed: a missed orphan is found at the next refill.
+  if ((uint32_t)hak_load_relaxed(&orphans[HAK_ORPHANS_RICH]) == 0) return false;
+  hak_heap_t *orphan = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_CLAIMED);
   if (!orphan) return false;
-  hak_heap_drain(orphan, mine);
+  hak_heap_drain(orphan);
   give_partial(orphan, mine);
-  unclaim(orphan);
-  hak_heap_service(orphan, mine);
+  leave_orphan(orphan);
+  hak_heap_service(orphan);
   return true;
 }
 
@@ -343,8 +348,8 @@ void hak_heap_arm(void) {
 }
 
 static hak_heap_t *attach(void) {
-  hak_heap_t *heap = take_orphan(&rich, HAK_HEAP_ATTACHED);
-  if (!heap) heap = take_orphan(&poor, HAK_HEAP_ATTACHED);
+  hak_heap_t *heap = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
+  if (!heap) heap = take_orphan(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
   if (!heap) {
     heap = new_heap();
     if (!heap) return NULL;
@@ -372,16 +377,12 @@ hak_heap_t *hak_heap_enter(void) {
 // go, the rest waits for an adopter.
 static void detach(hak_heap_t *heap) {
   hak_remote_flush(heap);
-  hak_heap_drain(heap, heap);
+  hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));
   hak_heap_release_idle(heap);
-  bool has_partial = false;
-  for (unsigned c = 0; c < HAK_CLASSES; c++) has_partial |= heap->partial[c] != 0;
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
-  // Release: pairs with the acquire in take_orphan and hak_heap_service.
-  hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
-  stack_push(has_partial ? &rich : &poor, heap);
-  hak_heap_service(heap, NULL); // what was posted before the state changed
+  leave_orphan(heap);
+  hak_heap_service(heap); // what was posted before the state changed
 }
 
 void hak_heap_detach_transient(hak_heap_t *heap) {
@@ -405,8 +406,11 @@ void hak_heap_after_fork(void) {
     // one after the other: nothing in it is to be trusted but single words.
     if (heap != mine) hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
   }
-  hak_store_seq_cst(&rich, ((hak_load_relaxed(&rich) >> 32) + 1) << 32);
-  hak_store_seq_cst(&poor, ((hak_load_relaxed(&poor) >> 32) + 1) << 32);
+  for (unsigned list = 0; list < HAK_ORPHAN_LISTS; list++) {
+    uint64_t tag = (hak_load_relaxed(&orphans[list]) >> 32) + 1;
+    hak_store_seq_cst(&orphans[list], tag << 32);
+    if (mine != &hak_heap_none) hak_store_seq_cst(&mine->listed[list], 0u);
+  }
   if (mine == &hak_heap_none) return;
   // Chains that others had handed over may be torn likewise; those blocks are
   // lost to the child. (A set of L2 blocks is one word and cannot be torn.)

@@ -1,8 +1,8 @@
 // heap.h: per-thread heaps: which heap a thread works on, how it gets one, and
 // what becomes of it when the thread ends.
 //
-// States (protocol H1): a heap is ATTACHED to one thread, or an ORPHAN that lies
-// on one of two stacks, or CLAIMED for a moment by a thread that tidies it. The
+// States (protocol H1): a heap is ATTACHED to one thread, or an ORPHAN found on
+// the orphan lists, or CLAIMED for a moment by a thread that tidies it. The
 // thread it is attached to, or that claimed it, owns all its slabs. Nobody ever
 // waits for a heap. Heaps are never unmapped.
 // Tests: test/unit/test_heap.c, test/model/orphan.pml.
@@ -31,11 +31,11 @@ void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab);
 
 // Puts a slab into owner's inbox. The caller has set QUEUED in its remote word.
 void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab);
-// If owner is an orphan with something in its inbox, tidies it; partial slabs go
-// to mine (NULL: stay).
-void hak_heap_service(hak_heap_t *owner, hak_heap_t *mine);
+// If owner is an orphan with something in its inbox, tidies it: empty slabs go
+// back, slabs that got free blocks can be adopted.
+void hak_heap_service(hak_heap_t *owner);
 // Takes in all that other threads freed into heap's slabs (owner).
-void hak_heap_drain(hak_heap_t *heap, hak_heap_t *mine);
+void hak_heap_drain(hak_heap_t *heap);
 // Takes the partial slabs of one orphan that has some; false if there was none.
 bool hak_heap_adopt(hak_heap_t *mine);
 

@@ -34,7 +34,7 @@ static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *
   if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
   hak_heap_t *owner = hak_slab_owner(slab);
   hak_heap_post(owner, slab);
-  hak_heap_service(owner, mine);
+  hak_heap_service(owner);
 }
 
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
