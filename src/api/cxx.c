@@ -2,7 +2,7 @@
 // their Itanium ABI names, so that C++ programs need no C++ runtime of ours.
 //
 // The new-handler and the exception come from the program's own C++ library
-// through weak references; this file is compiled with unwind tables, so that an
+// through weak references; this file is compiled with unwind tables (no landing pads), so that an
 // exception passes through it.
 
 #include "api/api.h"
