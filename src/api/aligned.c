@@ -6,6 +6,8 @@
 #include "os/os.h"
 #include "thread/front.h"
 
+HAK_API_PART(aligned);
+
 static void *alloc(size_t alignment, size_t size) {
   void *p = hak_front_alloc_aligned(alignment, size, NULL);
   return p ? p : hak_api_no_memory();

@@ -12,7 +12,19 @@
 #ifndef HAK_NO_OVERRIDE
 #define HAK_NO_OVERRIDE 0
 #endif
-#define HAK_ALIAS(target) __attribute__((alias(#target), used, visibility("default"), copy(target)))
+#if __has_attribute(copy)
+#define HAK_COPY(target) __attribute__((copy(target)))
+#else
+#define HAK_COPY(target)
+#endif
+#define HAK_ALIAS(target) \
+  __attribute__((alias(#target), used, visibility("default"))) HAK_COPY(target)
+
+// A program linked to the static library must get all of the family or none of
+// it: malloc.c refers to every part, so that one object brings in the others.
+#define HAK_API_PART(name)                          \
+  HAK_INTERNAL extern const char hak_api_part_##name; \
+  const char hak_api_part_##name = 0
 
 // Not a hit: allocate or fail with errno = ENOMEM.
 HAK_NOINLINE void *hak_api_alloc(size_t size);

@@ -11,6 +11,8 @@
 #include "os/os.h"
 #include "thread/front.h"
 
+HAK_API_PART(cxx);
+
 #if !HAK_NO_OVERRIDE
 typedef void (*handler_t)(void);
 extern handler_t _ZSt15get_new_handlerv(void) __attribute__((weak)); // std::get_new_handler

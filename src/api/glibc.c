@@ -18,6 +18,8 @@
 #include "thread/process.h"
 #include "thread/remote.h"
 
+HAK_API_PART(glibc);
+
 HAK_EXPORT bool hak_trim(size_t keep) {
   hak_heap_t *heap = hak_heap_enter();
   if (heap) {

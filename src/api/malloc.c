@@ -4,10 +4,22 @@
 
 #include <string.h>
 
+#include "api/stats.h"
 #include "hakmem/hakmem.h"
 #include "pool/huge.h"
 #include "pool/l25.h"
 #include "thread/front.h"
+
+#define PART(name) HAK_INTERNAL extern const char hak_api_part_##name
+PART(aligned);
+PART(cxx);
+PART(glibc);
+PART(stats);
+__attribute__((used)) static const char *const parts[] = {
+  &hak_api_part_aligned, &hak_api_part_cxx, &hak_api_part_glibc, &hak_api_part_stats};
+
+// After the destructors of the program and of libraries that were loaded later.
+__attribute__((destructor(101))) static void at_exit(void) { hak_stats_at_exit(); }
 
 void *hak_api_no_memory(void) {
   errno = ENOMEM;

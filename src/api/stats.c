@@ -1,5 +1,6 @@
 #include "api/stats.h"
 
+#include "api/api.h"
 #include "core/options.h"
 #include "core/pagemap.h"
 #include "core/print.h"
@@ -10,6 +11,8 @@
 #include "thread/heap.h"
 #include "thread/process.h"
 #include "thread/remote.h"
+
+HAK_API_PART(stats);
 
 static const struct {
   const char *name, *help;
@@ -173,7 +176,7 @@ static int open_file(const char *pattern) {
   return fd;
 }
 
-__attribute__((destructor(101))) static void at_exit(void) {
+void hak_stats_at_exit(void) {
   if (hak_option(STATS) == HAK_STATS_OFF) return;
   const char *file = hak_option_text(STATS_FILE);
   int fd = file ? open_file(file) : 2;

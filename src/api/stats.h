@@ -17,5 +17,7 @@ typedef struct {
 } hak_report_t;
 
 void hak_stats_collect(hak_report_t *report);
+// What HAKMEM_STATS asks for, to where HAKMEM_STATS_FILE says.
+void hak_stats_at_exit(void);
 
 #endif

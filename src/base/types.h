@@ -22,7 +22,7 @@
 //   number:      0         1             2             SuperSlab number
 //   slab index = SuperSlab number * 32 + slab in SuperSlab; index 0 is "none".
 //
-// Invariants (checked by hak_heap_check in debug builds and by test/unit):
+// Invariants (hak_heap_check walks them in debug builds):
 //   I1  tiny slab: live + |free| + |remote| + uncarved = capacity, where live
 //       counts blocks the program holds or that wait in a remote map, and
 //       allocs + frees_left - HAK_FREES_BIAS = live + |remote|.

@@ -55,6 +55,11 @@ HAK_INLINE void hak_front_put(hak_slab_t *slab, void *p, const char *function) {
 }
 
 HAK_INLINE void hak_front_free(void *p, const char *function) {
+#if HAK_CHECKS
+  // Checking builds look at every pointer exactly.
+  hak_front_free_slow(p, function);
+  return;
+#endif
   hak_slab_t *slab;
   if (HAK_LIKELY(hak_range_find(p, &slab)) &&
       HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap)))

@@ -50,6 +50,14 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
 // Gives back empty slabs that the heap keeps (owner).
 void hak_heap_release_idle(hak_heap_t *heap);
 
+// Debug builds: walks the heap's slabs and aborts if an invariant of types.h does
+// not hold (owner).
+#if HAK_CHECKS >= 2
+void hak_heap_check(hak_heap_t *heap);
+#else
+HAK_INLINE void hak_heap_check(HAK_UNUSED hak_heap_t *heap) {}
+#endif
+
 // Heaps made so far are 1 .. hak_heap_count(); NULL beyond.
 uint32_t hak_heap_count(void);
 hak_heap_t *hak_heap_by_id(uint32_t id);

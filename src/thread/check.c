@@ -1,0 +1,56 @@
+// check.c: the invariants of types.h, walked mechanically. Debug builds only.
+
+#include "superslab/slab.h"
+#include "thread/heap.h"
+
+#if HAK_CHECKS >= 2
+
+static void check_tiny(const hak_slab_t *slab) {
+  size_t size = hak_class_size(hak_slab_class(slab));
+  const char *start = hak_slab_start(slab);
+  uint32_t length = 0;
+  for (const char *block = slab->free; block; block = *(char *const *)(const void *)block) {
+    // I2: a block is in its slab and the list has no cycle.
+    HAK_ASSERT(block >= start && (size_t)(block - start) < slab->carved * size);
+    HAK_ASSERT((size_t)(block - start) % size == 0);
+    HAK_ASSERT(++length <= slab->capacity);
+  }
+  // I1
+  HAK_ASSERT(hak_slab_live(slab) + length == slab->carved);
+}
+
+static void check_l2(hak_slab_t *slab) {
+  uint64_t mask = hak_load_relaxed(&slab->mask);
+  HAK_ASSERT(mask >> slab->capacity == 0);
+  // I5: no block is both free and on its way back.
+  HAK_ASSERT((mask & hak_load_relaxed(&slab->remote)) == 0);
+  for (unsigned i = 1; i < slab->run; i++) {
+    HAK_ASSERT(hak_slab_kind(&slab[i]) == HAK_KIND_INTERIOR && slab[i].offset == i);
+  }
+}
+
+static void check_slab(hak_heap_t *heap, hak_slab_t *slab, unsigned c, hak_place_t place) {
+  HAK_ASSERT(hak_slab_owner(slab) == heap);
+  HAK_ASSERT(hak_slab_class(slab) == c);
+  HAK_ASSERT(slab->place == place); // I4
+  HAK_ASSERT(hak_slab_live(slab) <= slab->capacity);
+  if (hak_slab_kind(slab) == HAK_KIND_TINY)
+    check_tiny(slab);
+  else
+    check_l2(slab);
+}
+
+void hak_heap_check(hak_heap_t *heap) {
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    hak_slab_t *front = hak_heap_front(heap, c);
+    if (front != &hak_slab_none) check_slab(heap, front, c, HAK_PLACE_ACTIVE);
+    uint32_t before = 0;
+    for (uint32_t i = heap->partial[c]; i != 0; i = hak_slab_at(i)->next) {
+      HAK_ASSERT(hak_slab_at(i)->prev == before);
+      check_slab(heap, hak_slab_at(i), c, HAK_PLACE_PARTIAL);
+      before = i;
+    }
+  }
+}
+
+#endif
