@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Writes docs/options.md and docs/stats.md from the tables in src/core.
+
+gen_docs.py          write them
+gen_docs.py --check  exit 1 if they are not what would be written
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORE = ROOT / "src" / "core"
+
+
+def calls(path):
+    """(macro, [arguments]) for each row of a .def file; strings are joined."""
+    text = re.sub(r"^\s*//.*$", "", path.read_text(), flags=re.M)
+    for match in re.finditer(r"^(HAK_\w+)\((.*?)\)\s*$", text, flags=re.M | re.S):
+        body = re.sub(r'"\s*\n\s*"', "", match.group(2))
+        args = re.findall(r'\s*("(?:[^"\\]|\\.)*"|[^,"]+)\s*,?', body)
+        yield match.group(1), [a.strip().strip('"') for a in args if a.strip()]
+
+
+def number(text):
+    value = eval(text.replace("(uint64_t)", ""), {"__builtins__": {}})
+    for shift, suffix in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
+        if value and value % (1 << shift) == 0:
+            return f"{value >> shift}{suffix}"
+    return str(value)
+
+
+def options():
+    out = ["# Options", "",
+           "Environment variables, read once at start; ignored when the program is setuid. Generated from "
+           "`src/core/options.def` by `tools/gen_docs.py`; `HAKMEM_OPTIONS=help` prints the same with the values in force. "
+           "Sizes take K, M and G.", "",
+           "| variable | balanced | lean | fast | range | meaning |", "|---|---|---|---|---|---|"]
+    for macro, args in calls(CORE / "options.def"):
+        name = f"`HAKMEM_{args[0]}`"
+        if macro == "HAK_TEXT":
+            out.append(f"| {name} | – | – | – | text | {args[1]} |")
+        elif macro == "HAK_CHOICE":
+            words = args[2].split("|")
+            value = words[int(args[1])]
+            out.append(f"| {name} | {value} | {value} | {value} | {', '.join(words)} | {args[3]} |")
+        else:
+            presets = " | ".join(number(a) for a in args[2:5])
+            out.append(f"| {name} | {presets} | {number(args[5])}..{number(args[6])} | {args[7]} |")
+    return "\n".join(out) + "\n"
+
+
+def stats():
+    out = ["# Counters", "",
+           "What `HAKMEM_STATS=1` (text), `HAKMEM_STATS=json` and `hak_stats_print` report under `counters`. Generated from "
+           "`src/core/stats.def` by `tools/gen_docs.py`.", "", "| counter | meaning |", "|---|---|"]
+    out += [f"| `{args[0]}` | {args[1]} |" for _, args in calls(CORE / "stats.def")]
+    return "\n".join(out) + "\n"
+
+
+def main():
+    stale = False
+    for name, text in (("options.md", options()), ("stats.md", stats())):
+        path = ROOT / "docs" / name
+        if "--check" in sys.argv[1:]:
+            if not path.exists() or path.read_text() != text:
+                print(f"docs/{name} is stale: run tools/gen_docs.py")
+                stale = True
+        else:
+            path.write_text(text)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
