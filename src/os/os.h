@@ -54,6 +54,8 @@ int hak_os_open_read(const char *path);
 long hak_os_read(int fd, char *buffer, size_t size);
 void hak_os_close(int fd);
 int hak_os_pid(void);
+// Milliseconds of a clock that never goes back; coarse (some ms), cheap.
+uint64_t hak_os_clock_ms(void);
 
 _Noreturn void hak_os_abort(void);
 void hak_os_yield(void);

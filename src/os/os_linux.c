@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -208,6 +209,13 @@ size_t hak_os_resident(void) {
 
 int hak_os_pid(void) { return (int)getpid(); }
 
+uint64_t hak_os_clock_ms(void) {
+  KEEP_ERRNO;
+  struct timespec t = {0, 0};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 void hak_os_yield(void) {
   KEEP_ERRNO;
   sched_yield();
@@ -216,6 +224,10 @@ void hak_os_yield(void) {
 _Noreturn void hak_os_abort(void) {
   // abort() may flush or lock; the default action of SIGABRT is what is wanted.
   // A handler the program installed still runs.
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGABRT);
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL);
   raise(SIGABRT);
   signal(SIGABRT, SIG_DFL);
   raise(SIGABRT);

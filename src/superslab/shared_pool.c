@@ -2,6 +2,7 @@
 
 #include "base/bits.h"
 #include "core/options.h"
+#include "os/os.h"
 #include "superslab/superslab.h"
 
 // Level k (0..5) of the index: the SuperSlab has a run of at least 2^k free
@@ -20,6 +21,19 @@ static line_t groups[GROUPS];
 static line_t summary[GROUPS / 64];
 
 static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level EMPTY
+
+// How many empty SuperSlabs are kept is learnt: a SuperSlab that is committed
+// soon after one was evicted is a regret, and a few regrets in a row double the
+// limit; it falls back once none has happened for a while. A peak that is freed
+// once therefore goes back at once, and a load that swings pays for the first
+// swings only. All relaxed: they steer, nothing depends on them.
+#define REGRET_MS 250
+#define REGRETS_PER_DOUBLING 4
+#define CALM_MS 1000
+#define KEEP_MAX 4096
+static _Atomic uint32_t keep_limit; // 0: HAKMEM_LRU_CAP
+static _Atomic uint32_t regrets;
+static _Atomic uint64_t evicted_at, regretted_at; // ms
 _Static_assert(HAK_SLABS_PER_SUPERSLAB == 1u << EMPTY, "levels are powers of two");
 
 static void set_bit(unsigned level, uint32_t number) {
@@ -130,6 +144,25 @@ static hak_slab_t *claim_any(unsigned n, unsigned level, unsigned except, bool *
   return NULL;
 }
 
+static uint32_t keep_now(void) {
+  uint32_t keep = hak_load_relaxed(&keep_limit), cap = (uint32_t)hak_option(LRU_CAP);
+  if (keep <= cap) return cap;
+  if (hak_os_clock_ms() - hak_load_relaxed(&regretted_at) < CALM_MS) return keep;
+  hak_store_relaxed(&keep_limit, keep / 2);
+  hak_store_relaxed(&regretted_at, hak_os_clock_ms());
+  return keep / 2 > cap ? keep / 2 : cap;
+}
+
+static void committed_one(void) {
+  uint64_t now = hak_os_clock_ms();
+  if (hak_option(LRU_CAP) == 0 || now - hak_load_relaxed(&evicted_at) > REGRET_MS) return;
+  hak_store_relaxed(&regretted_at, now);
+  if (hak_fetch_add_relaxed(&regrets, 1) < REGRETS_PER_DOUBLING) return;
+  hak_store_relaxed(&regrets, 0u);
+  uint32_t keep = keep_now();
+  if (keep < KEEP_MAX) hak_store_relaxed(&keep_limit, keep * 2);
+}
+
 hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source) {
   unsigned level = n == 1 ? 0 : hak_high_bit(n - 1) + 1;
   bool was_empty = false;
@@ -141,6 +174,7 @@ hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source) {
   }
   uint32_t number = hak_superslab_acquire();
   if (!number) return NULL;
+  committed_one();
   *source = HAK_FROM_MAP;
   unsigned first = n == 1 ? 0 : HAK_SLABS_PER_SUPERSLAB - n;
   slab = take(number, first, n);
@@ -157,6 +191,7 @@ static bool evict(uint32_t number) {
   hak_fetch_sub_relaxed(&empty_count, 1);
   publish(number);
   hak_superslab_decommit(number);
+  hak_store_relaxed(&evicted_at, hak_os_clock_ms());
   return true;
 }
 
@@ -170,7 +205,9 @@ hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
   uint32_t empties = empty ? hak_fetch_add_relaxed(&empty_count, 1) + 1 : 0;
   if (levels_of(old) != levels_of(old | bits)) publish(number);
   if (!empty) return HAK_RELEASED;
-  if (empties <= hak_option(LRU_CAP) || !evict(number)) return HAK_RELEASED_EMPTY;
+  uint32_t keep = keep_now();
+  if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
+  if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
   return HAK_RELEASED_EVICTED;
 }
 
