@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Python packages for the tools, in build/venv, made on demand.
+
+    python3 bench/deps.py            make or update build/venv
+
+As a module: deps.need("matplotlib") returns if the package can be imported;
+otherwise it restarts the running script with the interpreter of build/venv,
+which is made first if necessary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
+VENV = REPO / "build" / "venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / ".requirements"
+
+
+def ensure() -> Path:
+    """Makes build/venv hold what requirements.txt asks for; returns its python."""
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted:
+        return PYTHON
+    print("deps: installing the packages of bench/requirements.txt into build/venv …", file=sys.stderr)
+    # Not in this folder: -m venv must not pick up modules from it.
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True, cwd=REPO)
+    subprocess.run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+                    "--requirement", str(REQUIREMENTS)], check=True, cwd=REPO)
+    STAMP.write_text(wanted)
+    return PYTHON
+
+
+def need(module: str) -> None:
+    """Returns if the module can be imported, else restarts the script in build/venv."""
+    if importlib.util.find_spec(module) is not None:
+        return
+    if Path(sys.prefix).resolve() == VENV.resolve():
+        sys.exit(f"{sys.argv[0]}: {module} is not in bench/requirements.txt")
+    try:
+        python = ensure()
+    except (subprocess.CalledProcessError, OSError) as error:
+        sys.exit(f"{sys.argv[0]}: needs {module}, and build/venv cannot be made: {error}")
+    os.execv(python, [str(python), *sys.argv])
+
+
+if __name__ == "__main__":
+    print(ensure())
