@@ -38,6 +38,12 @@ uint64_t hak_option_values[HAK_OPTS] = {
 
 static bool given[HAK_OPTS]; // set by a variable rather than by the preset
 
+// Values of text options are copied: programs that set their own title write over
+// the environment.
+#define TEXT_SIZE 512
+static char texts[2][TEXT_SIZE];
+static char *text_of(hak_opt_t option) { return texts[option == HAK_OPT_STATS_FILE]; }
+
 static const char prefix[] = "HAKMEM_";
 
 static bool equal(const char *a, const char *b) {
@@ -83,10 +89,20 @@ static bool parse_word(const char *words, const char *s, uint64_t *value) {
   }
 }
 
+static bool parse_text(const row_t *row, const char *s, uint64_t *value) {
+  char *text = text_of((hak_opt_t)(row - rows));
+  size_t length = 0;
+  while (s[length]) length++;
+  if (length >= TEXT_SIZE) return false;
+  for (size_t i = 0; i <= length; i++) text[i] = s[i];
+  *value = (uintptr_t)text;
+  return true;
+}
+
 static bool parse(const row_t *row, const char *s, uint64_t *value) {
   uint64_t v = 0;
   switch (row->kind) {
-  case TEXT: v = (uintptr_t)s; break;
+  case TEXT: return parse_text(row, s, value);
   case CHOICE:
     if (!parse_word(row->words, s, &v)) return false;
     break;
@@ -166,6 +182,8 @@ static void check_entry(const char *name) {
     if (rows[i].words)
       hak_warning("%s%s=%s is not one of %s; ignored", prefix, rows[i].name, name + 1,
                   rows[i].words);
+    else if (rows[i].kind == TEXT)
+      hak_warning("%s%s is too long; ignored", prefix, rows[i].name);
     else
       hak_warning("%s%s=%s is not in %u..%u; ignored", prefix, rows[i].name, name + 1,
                   rows[i].min, rows[i].max);

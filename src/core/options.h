@@ -23,7 +23,7 @@ enum { HAK_STATS_OFF, HAK_STATS_TEXT, HAK_STATS_JSON };
 HAK_INTERNAL extern uint64_t hak_option_values[HAK_OPTS];
 
 #define hak_option(name) (hak_option_values[HAK_OPT_##name])
-// Value of a text option; NULL if unset. Points into the environment.
+// Value of a text option; NULL if unset.
 #define hak_option_text(name) ((const char *)(uintptr_t)hak_option_values[HAK_OPT_##name])
 
 // Reads the environment. Warnings (unknown name, value out of range) are held

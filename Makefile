@@ -1,0 +1,117 @@
+# The front door: `make help` lists what there is. CMake does the building
+# (CMakePresets.json), CTest the testing; every target sets itself up first
+# (tools/setup.sh). JOBS=n limits the parallelism.
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+JOBS ?= $(shell nproc)
+export JOBS
+PYTHON := python3 -B
+BUILD := cmake --build --preset release -j $(JOBS)
+# A tree configured once keeps its choices.
+CONFIGURE := test -f build/build.ninja || cmake --preset release
+NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
+
+.PHONY: all run test bench bench-peers asan tsan ubsan clang model fuzz soak profile pgo docs \
+        phase7-bench format format-check clean help configure setup-build
+
+## all: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
+all: configure
+	$(BUILD)
+
+setup-build:
+	@tools/setup.sh build
+
+configure: setup-build
+	@$(CONFIGURE)
+
+## run [CMD="prog args"]: a real program on the system allocator and on HAKMEM, side by side
+run: configure
+	@tools/setup.sh run
+	@$(BUILD) --target hakmem launch
+	@./hakmem run $(CMD)
+
+## test: everything: all tests, then unit and stress under asan, ubsan, tsan, a clang build
+test:
+	@tools/setup.sh test
+	@$(PYTHON) tools/check.py
+
+## asan, ubsan, tsan: build that preset, run its unit and stress tests
+asan ubsan tsan:
+	@tools/setup.sh test
+	@$(PYTHON) tools/check.py $@
+
+## clang: build everything with clang, warnings are errors
+clang:
+	@tools/setup.sh test
+	@$(PYTHON) tools/check.py clang
+
+## model: the checked models of the lock-free protocols
+model: configure
+	@test -f test/model/CMakeLists.txt || $(NOT_THERE)
+	@tools/setup.sh test
+	@cmake --preset release -DHAK_TESTS=ON
+	@$(BUILD)
+	ctest --test-dir build -L model --output-on-failure --no-tests=error -j $(JOBS)
+
+## bench: the core benchmarks against the system allocator
+bench: all
+	@test -f bench/compare.py || $(NOT_THERE)
+	@tools/setup.sh bench
+	$(PYTHON) bench/compare.py --suite core
+
+## bench-peers: the same against every other allocator that can be had
+bench-peers: all
+	@test -f bench/compare.py || $(NOT_THERE)
+	@tools/setup.sh peers
+	$(PYTHON) bench/compare.py --suite core --peers all
+
+## bench_random_mixed_hakmem, *_hakmem: build one benchmark (build/bench/)
+%_hakmem: configure
+	$(BUILD) --target $@
+
+## fuzz: the fuzzers, for a minute each
+fuzz:
+	@test -x test/fuzz/run || $(NOT_THERE)
+	@tools/setup.sh test
+	test/fuzz/run
+
+## soak T=seconds: the stress tests for a longer time
+soak:
+	@$(NOT_THERE)
+
+## profile: where the time goes, by layer
+profile:
+	@test -f tools/profile.py || $(NOT_THERE)
+	$(PYTHON) tools/profile.py
+
+## pgo: the profile-guided build
+pgo:
+	@$(NOT_THERE)
+
+## phase7-bench: random_mixed beside tiny_hot, step by step
+phase7-bench:
+	@$(NOT_THERE)
+
+## format, format-check: clang-format on src and include, or only look
+format:
+	@tools/setup.sh test
+	find src include -name '*.[ch]' -print0 | xargs -0 clang-format-19 -i
+
+format-check:
+	@tools/setup.sh test
+	find src include -name '*.[ch]' -print0 | xargs -0 clang-format-19 --dry-run --Werror
+
+## docs: the generated tables of options and counters in docs/
+docs:
+	$(PYTHON) tools/gen_docs.py
+
+## clean: remove what was built (all presets)
+clean:
+	rm -rf build
+
+## help: this list
+help:
+	@sed -n 's/^## /  /p' $(firstword $(MAKEFILE_LIST))

@@ -1,0 +1,154 @@
+"""Builds the presets, runs their tests, adds up the results; behind `make test`.
+
+    python3 tools/check.py [STAGE...]      (default: all of them, in this order)
+
+A stage configures and builds one preset and runs its CTest tests. Results come
+from CTest's JUnit files, not from its prose. The last line is always
+
+    N passed, N failed
+
+alone, over all stages. A build that fails counts as one failure; so does a
+stage in which no test ran. Skipped tests are listed by name above that line.
+Exit status 0 only if nothing failed and something passed.
+"""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+JOBS = str(os.environ.get("JOBS") or len(os.sched_getaffinity(0)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    preset: str
+    folder: str                # the preset's binary folder
+    labels: str | None = None  # CTest label pattern; None: all tests
+    tests: bool = True         # False: building is the check
+    needs: str = "cmake"       # command without which the stage is skipped
+    define: tuple = ()
+
+
+THREADS_AND_MODULES = "^(unit|stress)$"
+STAGES = {
+    "release": Stage("release", "build", define=("-DHAK_TESTS=ON", "-DHAK_BENCH=ON")),
+    "asan": Stage("asan", "build/asan", THREADS_AND_MODULES),
+    "ubsan": Stage("ubsan", "build/ubsan", THREADS_AND_MODULES),
+    "tsan": Stage("tsan", "build/tsan", THREADS_AND_MODULES),
+    # -Werror is the tree's own; a second compiler's warnings are the check.
+    "clang": Stage("clang", "build/clang", tests=False, needs="clang-19"),
+}
+
+
+@dataclasses.dataclass
+class Result:
+    passed: int = 0
+    failed: list = dataclasses.field(default_factory=list)
+    skipped: list = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+
+
+def step(*command):
+    print("+", " ".join(command), flush=True)
+    return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode == 0
+
+
+def build(stage):
+    return (step("cmake", "--preset", stage.preset, *stage.define)
+            and step("cmake", "--build", "--preset", stage.preset, "-j", JOBS))
+
+
+def run_stage(name):
+    stage, result, start = STAGES[name], Result(), time.monotonic()
+    print(f"\n=== {name} " + "=" * (60 - len(name)), flush=True)
+    if shutil.which(stage.needs) is None:
+        result.skipped.append(f"{name} (no {stage.needs} on this machine)")
+    elif not build(stage):
+        result.failed.append("(build)")
+    elif stage.tests:
+        run_tests(name, stage, result)
+    result.seconds = time.monotonic() - start
+    return result
+
+
+def run_tests(name, stage, result):
+    junit = os.path.join(ROOT, stage.folder, "junit.xml")
+    if os.path.exists(junit):
+        os.unlink(junit)
+    command = ["ctest", "--test-dir", stage.folder, "--output-on-failure", "-j", JOBS,
+               "--output-junit", junit]
+    if stage.labels:
+        command += ["-L", stage.labels]
+    succeeded = step(*command)
+    read_junit(junit, result)
+    if not result.passed and not result.failed:
+        result.failed.append("(no test ran)")
+    if not succeeded and not result.failed:
+        result.failed.append("(ctest)")
+
+
+def read_junit(path, result):
+    """Adds what a JUnit file of ctest says to result."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            root = ElementTree.fromstring(re.sub("[^\t\n\r -\ufffd]", "?", f.read()))
+    except (OSError, ElementTree.ParseError) as error:
+        print(f"check.py: {path}: {error}", flush=True)
+        return
+    for case in root.iter("testcase"):
+        name, status = case.get("name"), case.get("status")
+        reason = case.find("skipped")
+        message = "" if reason is None else reason.get("message", "")
+        if status == "run":
+            result.passed += 1
+        elif status == "disabled" or message.startswith("SKIP_"):
+            result.skipped.append(f"{name}{skip_reason(case)}")
+        else:  # failed, timed out, or its program is not there
+            result.failed.append(name)
+
+
+def skip_reason(case):
+    """What the test itself said: its line 'skipped: ...'."""
+    for line in (case.findtext("system-out") or "").splitlines():
+        if line.startswith("skipped:"):
+            return f" ({line.removeprefix('skipped:').strip()})"
+    return ""
+
+
+def summary(results):
+    """Prints what happened, the totals last; True if all is well."""
+    print("\n=== summary " + "=" * 52)
+    for name, result in results.items():
+        print(f"{name:<10}{result.passed:>5} passed{len(result.failed):>5} failed"
+              f"{len(result.skipped):>5} skipped{result.seconds:>8.0f} s")
+    for name, result in results.items():
+        for test in result.skipped:
+            print(f"skipped: {name}: {test}")
+    for name, result in results.items():
+        for test in result.failed:
+            print(f"FAILED: {name}: {test}")
+    passed = sum(result.passed for result in results.values())
+    failed = sum(len(result.failed) for result in results.values())
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return passed > 0 and failed == 0
+
+
+def main():
+    names = sys.argv[1:] or list(STAGES)
+    unknown = [name for name in names if name not in STAGES]
+    if unknown:
+        sys.exit(f"check.py: no stage {unknown[0]}; there are: {' '.join(STAGES)}")
+    if not all(STAGES[name].tests for name in names) and len(names) == 1:
+        result = run_stage(names[0])  # a build alone has no tests to count
+        sys.exit(1 if result.failed else 0)
+    sys.exit(0 if summary({name: run_stage(name) for name in names}) else 1)
+
+
+if __name__ == "__main__":
+    main()

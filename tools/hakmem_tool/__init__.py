@@ -1,0 +1,15 @@
+"""The hakmem command: run programs on HAKMEM, show what its heap did.
+
+cli.py      arguments and subcommands
+run.py      `hakmem run`: a program on the system allocator and on HAKMEM
+stats.py    `hakmem stats`: statistics files, added up and printed
+which.py    `hakmem which`: is HAKMEM in that process?
+launch.py   starts one program and measures it
+explain.py  why HAKMEM did not serve a program
+
+Python's standard library only.
+"""
+
+
+class ToolError(Exception):
+    """Something the user should read as one line; ends the command with 1."""

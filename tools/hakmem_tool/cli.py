@@ -1,0 +1,83 @@
+"""Arguments and subcommands of the hakmem command."""
+
+import argparse
+import os
+import signal
+import sys
+
+from . import ToolError, run, stats, which
+
+DESCRIPTION = """\
+Runs programs on the HAKMEM allocator and shows what its heap did.
+
+  hakmem run ./app args    the program on the system allocator and on HAKMEM:
+                           same output? which is faster? what did the heap do?
+  hakmem stats FILE...     prints statistics files (HAKMEM_STATS=json)
+  hakmem which PID         is HAKMEM in use in that process?
+"""
+
+
+def build_parser():
+    parser = argparse.ArgumentParser(
+        prog="hakmem", description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    p = commands.add_parser(
+        "run", help="run a program on the system allocator and on HAKMEM",
+        description="Runs CMD once per allocator, alternating, checks that HAKMEM served it and "
+        "that the output is the same, and prints what the heap did. Exits 0 if all is well, 1 if "
+        "HAKMEM did not serve the program or the output differs, else with the program's own "
+        "status. Without CMD: tools/workload.py, a Python program that allocates hard.")
+    p.add_argument("--against", metavar="ALLOCATOR", default="system",
+                   help="what to compare with: 'system' (default) or the path of another "
+                   "preloadable allocator")
+    p.add_argument("--lib", metavar="FILE", default=run.default_library(),
+                   help="the library to preload (default: %(default)s)")
+    p.add_argument("--runs", metavar="N", type=positive, default=1,
+                   help="runs per allocator; the fastest of each is shown (default 1)")
+    p.add_argument("--stdin", metavar="FILE", default=os.devnull,
+                   help="standard input of every run (default: empty)")
+    p.add_argument("--no-compare", action="store_true",
+                   help="do not compare the outputs (programs that print times or addresses)")
+    p.add_argument("--quiet", action="store_true", help="do not show the program's output")
+    p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD...", help="program and arguments")
+    p.set_defaults(function=run.command)
+
+    p = commands.add_parser(
+        "stats", help="print statistics files",
+        description="Adds up and prints the files that programs wrote with HAKMEM_STATS=json "
+        "HAKMEM_STATS_FILE=/some/where/%%p.json.")
+    p.add_argument("--classes", action="store_true", help="one line per size class too")
+    p.add_argument("files", nargs="+", metavar="FILE")
+    p.set_defaults(function=stats.command)
+
+    p = commands.add_parser(
+        "which", help="is HAKMEM in use in a process?",
+        description="Says whether libhakmem is mapped in process PID, and which file. Exits 0 if "
+        "it is, 1 if not, 2 if that cannot be found out.")
+    p.add_argument("pid", type=positive, metavar="PID")
+    p.set_defaults(function=which.command)
+    return parser
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def main(argv=None):
+    args = build_parser().parse_args(argv)
+    try:
+        return args.function(args)
+    except ToolError as error:
+        sys.stdout.flush()
+        print(f"hakmem: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # | head
+        sys.stdout = open(os.devnull, "w")
+        return 128 + signal.SIGPIPE

@@ -1,0 +1,61 @@
+"""Why HAKMEM did not serve a program."""
+
+import os
+import stat
+import struct
+
+from .launch import find_program
+
+PT_INTERP = 3
+
+
+def why_not_served(cmd, status):
+    """One line for the user."""
+    path = os.path.realpath(find_program(cmd[0]))
+    interpreter = script_interpreter(path)
+    if interpreter:
+        path = interpreter
+    mode = os.stat(path).st_mode
+    if mode & (stat.S_ISUID | stat.S_ISGID):
+        return f"{path} is setuid or setgid, so the loader ignores LD_PRELOAD"
+    if has_capabilities(path):
+        return f"{path} has file capabilities, so the loader ignores LD_PRELOAD"
+    if not is_dynamic_elf(path):
+        return f"{path} is statically linked (or no ELF program), so nothing can be preloaded"
+    if status > 128:
+        return f"the program was killed by signal {status - 128}; statistics are written at exit"
+    return (f"{path} can take a preload, but wrote no statistics: it ended with _exit, "
+            "cleared its environment or brings its own malloc")
+
+
+def script_interpreter(path):
+    """The program that runs the script at path, or None if it is no script."""
+    with open(path, "rb") as f:
+        first = f.readline(256)
+    if not first.startswith(b"#!"):
+        return None
+    words = first[2:].decode(errors="replace").split()
+    return os.path.realpath(words[0]) if words and os.path.exists(words[0]) else None
+
+
+def has_capabilities(path):
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
+
+
+def is_dynamic_elf(path):
+    """True for a 64-bit little-endian ELF program with a loader."""
+    with open(path, "rb") as f:
+        head = f.read(64)
+        if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+            return False
+        (table,) = struct.unpack_from("<Q", head, 32)
+        size, count = struct.unpack_from("<HH", head, 54)
+        for i in range(count):
+            f.seek(table + i * size)
+            (kind,) = struct.unpack("<I", f.read(4))
+            if kind == PT_INTERP:
+                return True
+    return False

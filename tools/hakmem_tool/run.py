@@ -1,0 +1,171 @@
+"""`hakmem run`: a program on the system allocator and on HAKMEM, side by side."""
+
+import dataclasses
+import filecmp
+import hashlib
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+
+from . import ToolError, explain, stats
+from .launch import ROOT, Cost, launch
+
+SHOWN_LINES = 40  # of the program's output
+
+
+@dataclasses.dataclass
+class Run:
+    cost: Cost
+    out: str            # file with what the program wrote
+    processes: dict     # pid -> HAKMEM's figures; empty without HAKMEM
+
+
+def default_library():
+    return os.path.join(ROOT, "build", "libhakmem.so")
+
+
+def default_command():
+    # PYTHONHASHSEED: equal dictionaries in both runs, so equal allocations.
+    return ([sys.executable, os.path.join(ROOT, "tools", "workload.py")],
+            {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"})
+
+
+def preload(library):
+    """LD_PRELOAD with library in front of what the user preloads already."""
+    return ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
+
+
+class Runner:
+    """Runs one command under different allocators in a folder of its own."""
+
+    def __init__(self, cmd, environment, stdin, folder):
+        self.cmd, self.environment, self.stdin, self.folder = cmd, environment, stdin, folder
+        self.count = 0
+
+    def run(self, extra, serves=False):
+        self.count += 1
+        mine = os.path.join(self.folder, str(self.count))
+        os.mkdir(mine)
+        environment = self.environment | extra
+        if serves:
+            environment |= {"HAKMEM_STATS": "json",
+                            "HAKMEM_STATS_FILE": os.path.join(mine, "%p.json")}
+        out = os.path.join(mine, "out")
+        cost = launch(self.cmd, environment, out, self.stdin, mine)
+        return Run(cost, out, stats.read_folder(mine) if serves else {})
+
+
+def library_file(path, what):
+    if not os.path.isfile(path):
+        hint = "; build it with `make`" if path == default_library() else ""
+        raise ToolError(f"{what} {path} does not exist{hint}")
+    return os.path.abspath(path)
+
+
+def command(args):
+    library = library_file(args.lib, "the library")
+    other = {}
+    if args.against != "system":
+        other = {"LD_PRELOAD": preload(library_file(args.against, "--against: the allocator"))}
+    if not os.path.exists(args.stdin):
+        raise ToolError(f"--stdin {args.stdin}: no such file")
+    cmd = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
+    environment = {}
+    if not cmd:
+        cmd, environment = default_command()
+
+    folder = tempfile.mkdtemp(prefix="hakmem-run-")
+    try:
+        runner = Runner(cmd, environment, args.stdin, folder)
+        print(f"hakmem run: {shlex.join(cmd)}", flush=True)
+        base, ours = [], []
+        for _ in range(args.runs):
+            base.append(runner.run(other))
+            ours.append(runner.run({"LD_PRELOAD": preload(library)}, serves=True))
+        return judge(args, runner, other, base, ours)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def judge(args, runner, other, base, ours):
+    """Checks the runs, prints the report; the exit status."""
+    if not args.quiet:
+        show_output(ours[0].out)
+    fastest = lambda runs: min(runs, key=lambda r: r.cost.wall)  # noqa: E731
+    peer, mine = fastest(base), fastest(ours)
+    title = "system" if not other else os.path.basename(args.against)
+
+    print("\n".join(cost_table(title, peer.cost, mine.cost)))
+    if args.runs == 1:
+        print("  one run each: too few to quote; --runs 5 alternates and shows the fastest")
+    print()
+
+    for run in ours:
+        check_served(runner.cmd, run)
+    print("\n".join(stats.report(stats.add_up(mine.processes.values()), len(mine.processes))))
+    if mine.cost.pid and mine.cost.pid not in mine.processes:
+        print("  (the program itself wrote no statistics; these are its child processes')")
+    print()
+
+    problems = []
+    statuses = {run.cost.status for run in base + ours}
+    if len(statuses) > 1:
+        problems.append(f"exit status {peer.cost.status} with {title}, {mine.cost.status} with HAKMEM")
+    verdict = "output not compared"
+    if not args.no_compare:
+        different = [run for run in base[1:] + ours if not same_output(base[0], run)]
+        verdict = f"identical output (SHA-256 {digest(mine.out)[:16]})"
+        if different and not same_output(base[0], runner.run(other)):
+            verdict = "output varies from run to run without HAKMEM too, so it was not compared"
+        elif different:
+            problems.append(f"the output differs from the one with {title} (programs that print "
+                            "times or addresses: --no-compare)")
+    if problems:
+        raise ToolError("; ".join(problems))
+    status = mine.cost.status
+    ended = f", exit status {status} with either" if status else ""
+    print(f"ok: served by {os.path.relpath(args.lib)}, {verdict}{ended}")
+    return status
+
+
+def check_served(cmd, run):
+    """Raises ToolError unless HAKMEM really was this program's allocator."""
+    main = run.processes.get(run.cost.pid) if run.cost.pid else None
+    served = run.processes.values() if main is None else [main]
+    if any(figures["allocs"] > 0 for figures in served):
+        return
+    raise ToolError(f"HAKMEM did not serve this program: "
+                    f"{explain.why_not_served(cmd, run.cost.status)}")
+
+
+def cost_table(title, peer, mine):
+    yield f"  {'':<14}{title[:18]:>18}{'HAKMEM':>14}{'ratio':>9}"
+    rows = (("time", peer.wall, mine.wall, "{:.2f} s"),
+            ("  in program", peer.user, mine.user, "{:.2f} s"),
+            ("  in kernel", peer.sys, mine.sys, "{:.2f} s"),
+            ("peak RSS", peer.maxrss / 1024, mine.maxrss / 1024, "{:,.1f} MiB"),
+            ("page faults", peer.minflt + peer.majflt, mine.minflt + mine.majflt, "{:,}"))
+    for name, theirs, ours, form in rows:
+        ratio = f"{ours / theirs:.2f}" if theirs else "-"
+        yield f"  {name:<14}{form.format(theirs):>18}{form.format(ours):>14}{ratio:>9}"
+
+
+def show_output(path):
+    with open(path, "rb") as f:
+        lines = f.read().decode("utf-8", "replace").splitlines()
+    for line in lines[:SHOWN_LINES]:
+        print("  | " + line)
+    if len(lines) > SHOWN_LINES:
+        print(f"  | ... {len(lines) - SHOWN_LINES:,} more lines")
+    print()
+
+
+def same_output(a, b):
+    return filecmp.cmp(a.out, b.out, shallow=False)
+
+
+def digest(path):
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()

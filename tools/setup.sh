@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# setup.sh: make a fresh Debian or Ubuntu machine able to run a make target.
+#
+#   tools/setup.sh build|run|bench|peers|test
+#
+# Looks for what the target needs (commands and headers, wherever they came
+# from). Nothing missing: says nothing, exits 0. Missing, and we are root:
+# installs it with apt-get. Missing, and we are not: prints the one command that
+# does, exits 1 (0 if only optional things are missing: their tests are skipped
+# by name). Optional packages the distribution does not have are named.
+set -euo pipefail
+
+# Who needs it | required? | Debian package | how to see that it is there:
+# a command, a file pattern (starts with /) or a Python module (py:NAME)
+needs='
+build req gcc                gcc
+build req g++                g++
+build req make               make
+build req cmake              cmake
+build req ninja-build        ninja
+build req python3            python3
+build req git                git
+build req libc6-dev          /usr/include/stdlib.h
+build req libcmocka-dev      /usr/include/cmocka.h
+bench req python3-venv       py:ensurepip
+peers opt cargo              cargo
+test  req clang-19           clang-19
+test  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.asan*.a
+test  req libgtest-dev       /usr/include/gtest/gtest.h
+test  req valgrind           valgrind
+test  req binutils           objdump
+test  opt spin               spin
+test  opt redis-server       redis-server
+test  opt redis-tools        redis-benchmark
+test  opt sqlite3            sqlite3
+test  opt perl               perl
+test  opt nodejs             node
+test  opt default-jdk-headless javac
+test  opt gdb                gdb
+test  opt xz-utils           xz
+test  opt zstd               zstd
+test  opt clang-format-19    clang-format-19
+test  opt libpython3-testsuite py:test.test_json
+'
+
+# Which rows each target takes.
+case "${1:-}" in
+build | run) groups='build' ;;
+bench) groups='build bench' ;;
+peers) groups='build bench peers' ;;
+test) groups='build test' ;;
+*)
+  echo "usage: tools/setup.sh build|run|bench|peers|test" >&2
+  exit 2
+  ;;
+esac
+target=$1
+
+say() { echo "setup: $*" >&2; }
+
+present() {
+  case "$1" in
+  py:*) python3 -c "import ${1#py:}" 2>/dev/null ;;
+  /*) compgen -G "$1" >/dev/null ;;
+  *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+cmake_is_new_enough() {
+  local version
+  version=$(cmake --version 2>/dev/null) || return 1
+  [[ $version =~ ([0-9]+)\.([0-9]+) ]] || return 1
+  ((BASH_REMATCH[1] > 3 || (BASH_REMATCH[1] == 3 && BASH_REMATCH[2] >= 25)))
+}
+
+# Sets required and optional to the packages that are missing.
+look() {
+  required=() optional=()
+  local group kind package check
+  while read -r group kind package check; do
+    [[ " $groups " == *" $group "* ]] || continue
+    present "$check" && continue
+    if [[ $kind == req ]]; then required+=("$package"); else optional+=("$package"); fi
+  done <<<"$needs"
+  if command -v cmake >/dev/null && ! cmake_is_new_enough; then
+    say "cmake here is older than 3.25"
+    required+=(cmake)
+  fi
+}
+
+has_candidate() {
+  local policy
+  policy=$(apt-cache policy "$1" 2>/dev/null) || return 1
+  [[ $policy =~ Candidate:\ [^\(] ]]
+}
+
+# Drops from optional what the distribution does not offer, and says so.
+drop_unavailable() {
+  local package kept=()
+  for package in ${optional[@]+"${optional[@]}"}; do
+    if has_candidate "$package"; then
+      kept+=("$package")
+    else
+      say "skipped: $package is optional and this distribution has no such package"
+    fi
+  done
+  optional=(${kept[@]+"${kept[@]}"})
+}
+
+as_root() {
+  export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_MODE=a
+  local apt=(apt-get -y -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold)
+  # Stale lists are as bad as none: their packages may no longer exist.
+  say "apt-get update"
+  "${apt[@]}" -qq update </dev/null >&2 || say "apt-get update failed; trying with the lists there are"
+  drop_unavailable
+  local packages=(${required[@]+"${required[@]}"} ${optional[@]+"${optional[@]}"})
+  ((${#packages[@]})) || return 0
+
+  # Packages must not start their services: tests start their own.
+  local policy=/usr/sbin/policy-rc.d
+  if [[ ! -e $policy ]]; then
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+  fi
+  say "installing ${packages[*]}"
+  if ! "${apt[@]}" -qq --no-install-recommends install "${packages[@]}" </dev/null >&2; then
+    # One bad package must not keep the others away.
+    local package
+    for package in "${packages[@]}"; do
+      "${apt[@]}" -qq --no-install-recommends install "$package" </dev/null >&2 ||
+        say "could not install $package"
+    done
+  fi
+}
+
+look
+if ((${#required[@]} + ${#optional[@]} == 0)); then
+  exit 0
+fi
+
+if ! command -v apt-get >/dev/null; then
+  say "no apt-get here; please install what these Debian packages hold:" \
+    "${required[*]-} ${optional[*]-}"
+  ((${#required[@]} == 0)) && exit 0
+  exit 1
+fi
+
+if ((EUID != 0)); then
+  if has_candidate libc6; then
+    drop_unavailable
+    command="sudo apt-get install -y ${required[*]-} ${optional[*]-}"
+  else # no package lists yet
+    command="sudo sh -c 'apt-get update && apt-get install -y ${required[*]-} ${optional[*]-}'"
+  fi
+  if ((${#required[@]} + ${#optional[@]} == 0)); then exit 0; fi
+  read -r command < <(tr -s ' ' <<<"$command") # no doubled or trailing blanks
+  if ((${#required[@]})); then
+    say "make $target needs packages that are missing. Please run:"
+    echo "$command"
+    exit 1
+  fi
+  say "going on without ${optional[*]} (what needs them is skipped); to have them:"
+  echo "$command"
+  exit 0
+fi
+
+as_root
+look
+if ((${#required[@]})); then
+  say "still missing after the installation: ${required[*]}"
+  exit 1
+fi
+if ((${#optional[@]})); then
+  say "going on without ${optional[*]} (what needs them is skipped)"
+fi

@@ -1,0 +1,182 @@
+"""Tests of the hakmem command and of check.py that need no built library."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+HAKMEM = os.path.join(os.path.dirname(TOOLS), "hakmem")
+sys.path.insert(0, TOOLS)
+
+import check  # noqa: E402
+from hakmem_tool import ToolError, explain, run, stats, which  # noqa: E402
+from hakmem_tool.launch import Cost  # noqa: E402
+
+
+def hakmem(*arguments):
+    return subprocess.run([sys.executable, HAKMEM, *arguments], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+
+PROCESS = {"version": 100, "pid": 7, "allocs": 10, "tiny_allocs": 8, "l2_allocs": 2, "frees": 9,
+           "live_blocks": 1, "live_bytes": 2048, "peak_bytes": 500,
+           "counters": {"refills": 3}, "classes": [{"size": 16, "allocs": 8}]}
+
+
+class Stats(InFolder):
+    def test_adding_up_sums_counts_and_keeps_the_largest_peak(self):
+        other = PROCESS | {"pid": 8, "peak_bytes": 900, "counters": {"refills": 4, "warm": 1},
+                           "classes": [{"size": 16, "allocs": 1}, {"size": 32, "allocs": 5}]}
+        total = stats.add_up([PROCESS, other])
+        self.assertEqual(total["allocs"], 20)
+        self.assertEqual(total["version"], 100)
+        self.assertEqual(total["peak_bytes"], 900)
+        self.assertEqual(total["counters"], {"refills": 7, "warm": 1})
+        self.assertEqual(total["classes"], [{"size": 16, "allocs": 9}, {"size": 32, "allocs": 5}])
+
+    def test_report_survives_missing_keys(self):
+        text = "\n".join(stats.report({"allocs": 0}, 1))
+        self.assertIn("blocks handed out", text)
+
+    def test_command_prints_classes(self):
+        path = self.write("7.json", json.dumps(PROCESS))
+        done = hakmem("stats", "--classes", path, path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 processes", done.stdout)
+        self.assertRegex(done.stdout, r"tiny.* 16 .*80\.00 %")
+        self.assertRegex(done.stdout, r"\n +16 +16\n")
+
+    def test_errors_are_one_line(self):
+        for path in ("/nonexistent", self.write("a", "{"), self.write("b", "[1]"),
+                     self.write("c", '{"x": 1}')):
+            done = hakmem("stats", path)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r"^hakmem: .*\n$")
+
+
+class Which(unittest.TestCase):
+    def test_not_mapped(self):
+        done = hakmem("which", str(os.getpid()))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not mapped", done.stdout)
+
+    def test_no_such_process(self):
+        done = hakmem("which", str(2**22 + 1))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no process", done.stderr)
+
+    def test_a_mapped_file_of_that_name_is_found(self):
+        with tempfile.TemporaryDirectory(prefix="a b") as folder:
+            path = os.path.join(folder, "libhakmem.so")
+            with open(path, "wb") as f:
+                f.write(bytes(4096))
+            program = ("import mmap, sys; f = open(sys.argv[1], 'rb');"
+                       "m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ);"
+                       "print('ready', flush=True); sys.stdin.read()")
+            with subprocess.Popen([sys.executable, "-c", program, path], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE) as process:
+                process.stdout.readline()
+                self.assertEqual(which.mapped_library(process.pid), path)
+
+
+class Run(InFolder):
+    def library(self):
+        """Something that can be preloaded and is no allocator."""
+        path = os.path.join(self.folder, "libnothing.so")
+        subprocess.run(["gcc", "-shared", "-o", path, "-x", "c", "/dev/null"], check=True)
+        return path
+
+    def test_missing_library_and_missing_program(self):
+        done = hakmem("run", "--lib", "/nonexistent.so", "true")
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "hakmem: the library /nonexistent.so does not exist\n"))
+        done = hakmem("run", "--lib", self.library(), "no-such-program-xyz")
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "hakmem: no-such-program-xyz: not found\n"))
+
+    def test_a_program_that_was_not_served_is_an_error(self):
+        done = hakmem("run", "--lib", self.library(), "true")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("HAKMEM did not serve this program", done.stderr)
+
+    def test_a_static_program_is_explained(self):
+        source = self.write("s.c", "int main(void) { return 0; }\n")
+        program = os.path.join(self.folder, "s")
+        if subprocess.run(["gcc", "-static", "-o", program, source]).returncode != 0:
+            self.skipTest("no static C library")
+        self.assertIn("statically linked", explain.why_not_served([program], 0))
+
+    def test_a_setuid_program_is_explained(self):
+        program = self.write("s", "\x7fELF")
+        os.chmod(program, 0o4755)
+        self.assertIn("setuid", explain.why_not_served([program], 0))
+
+    def test_a_script_is_judged_by_its_interpreter(self):
+        program = self.write("s", f"#!{sys.executable}\n")
+        os.chmod(program, 0o755)
+        self.assertIn("_exit", explain.why_not_served([program], 0))
+        self.assertIn("signal 9", explain.why_not_served([program], 137))
+
+    def test_table_of_costs(self):
+        lines = "\n".join(run.cost_table("system", Cost(wall=2.0, maxrss=2048),
+                                         Cost(wall=1.0, maxrss=1024)))
+        self.assertRegex(lines, r"time +2\.00 s +1\.00 s +0\.50")
+        self.assertRegex(lines, r"peak RSS +2\.0 MiB +1\.0 MiB +0\.50")
+
+    def test_served_children_count_but_nothing_does_not(self):
+        ours = run.Run(Cost(pid=5), "", {6: {"allocs": 3}})
+        run.check_served(["true"], ours)
+        with self.assertRaises(ToolError):
+            run.check_served(["true"], run.Run(Cost(pid=5), "", {5: {"allocs": 0}}))
+
+
+JUNIT = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuite name="x" tests="6">
+ <testcase name="good" status="run"><system-out>\x01</system-out></testcase>
+ <testcase name="bad" status="fail"><failure message=""/></testcase>
+ <testcase name="absent" status="notrun"><skipped message="Unable to find executable"/></testcase>
+ <testcase name="skip" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+  <system-out>skipped: no perl
+</system-out></testcase>
+ <testcase name="off" status="disabled"/>
+</testsuite>
+"""
+
+
+class Check(InFolder):
+    def test_junit_is_counted(self):
+        result = check.Result()
+        check.read_junit(self.write("j.xml", JUNIT), result)
+        self.assertEqual(result.passed, 1)
+        self.assertEqual(result.failed, ["bad", "absent"])
+        self.assertEqual(result.skipped, ["skip (no perl)", "off"])
+
+    def test_an_unreadable_file_counts_nothing(self):
+        result = check.Result()
+        with open(os.devnull, "w") as null:
+            stdout, sys.stdout = sys.stdout, null
+            try:
+                check.read_junit(self.write("j.xml", "<a"), result)
+            finally:
+                sys.stdout = stdout
+        self.assertEqual((result.passed, result.failed), (0, []))
+
+
+if __name__ == "__main__":
+    unittest.main()
