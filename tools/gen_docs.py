@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CORE = ROOT / "src" / "core"
+SRC = ROOT / "src"
 
 
 def calls(path):
@@ -35,7 +35,7 @@ def options():
            "`src/core/options.def` by `tools/gen_docs.py`; `HAKMEM_OPTIONS=help` prints the same with the values in force. "
            "Sizes take K, M and G.", "",
            "| variable | balanced | lean | fast | range | meaning |", "|---|---|---|---|---|---|"]
-    for macro, args in calls(CORE / "options.def"):
+    for macro, args in calls(SRC / "core" / "options.def"):
         name = f"`HAKMEM_{args[0]}`"
         if macro == "HAK_TEXT":
             out.append(f"| {name} | – | – | – | text | {args[1]} |")
@@ -52,8 +52,8 @@ def options():
 def stats():
     out = ["# Counters", "",
            "What `HAKMEM_STATS=1` (text), `HAKMEM_STATS=json` and `hak_stats_print` report under `counters`. Generated from "
-           "`src/core/stats.def` by `tools/gen_docs.py`.", "", "| counter | meaning |", "|---|---|"]
-    out += [f"| `{args[0]}` | {args[1]} |" for _, args in calls(CORE / "stats.def")]
+           "`src/base/stats.def` by `tools/gen_docs.py`.", "", "| counter | meaning |", "|---|---|"]
+    out += [f"| `{args[0]}` | {args[1]} |" for _, args in calls(SRC / "base" / "stats.def")]
     return "\n".join(out) + "\n"
 
 

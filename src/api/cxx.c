@@ -2,8 +2,9 @@
 // their Itanium ABI names, so that C++ programs need no C++ runtime of ours.
 //
 // The new-handler and the exception come from the program's own C++ library
-// through weak references; this file is compiled with unwind tables (no landing pads), so that an
-// exception passes through it.
+// through weak references; this file is compiled with unwind tables (no landing
+// pads), so that an exception passes through it. Where one must not (nothrow),
+// new_handler.cpp catches it.
 
 #include "api/api.h"
 
@@ -18,6 +19,8 @@ typedef void (*handler_t)(void);
 extern handler_t _ZSt15get_new_handlerv(void) __attribute__((weak)); // std::get_new_handler
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));    // libstdc++
 
+bool hak_cxx_call_handler(handler_t handler); // new_handler.cpp
+
 void *_Znwm(size_t size);
 void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag);
 void *_ZnwmSt11align_val_t(size_t size, size_t alignment);
@@ -25,14 +28,26 @@ void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const vo
 void _ZdlPvm(void *p, size_t size);
 void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment);
 
+static handler_t handler_now(void) { return _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL; }
+
 // Asks the new-handler for memory until there is some; without one NULL.
 static void *retry(size_t alignment, size_t size) {
   for (;;) {
     void *p = hak_front_alloc_aligned(alignment, size, NULL);
     if (p) return p;
-    handler_t handler = _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
+    handler_t handler = handler_now();
     if (!handler) return NULL;
     handler();
+  }
+}
+
+// The same for nothrow: NULL, too, when the handler throws.
+static void *retry_nothrow(size_t alignment, size_t size) {
+  for (;;) {
+    void *p = hak_front_alloc_aligned(alignment, size, NULL);
+    if (p) return p;
+    handler_t handler = handler_now();
+    if (!handler || !hak_cxx_call_handler(handler)) return hak_api_no_memory();
   }
 }
 
@@ -55,13 +70,10 @@ HAK_EXPORT HAK_HOT void *_Znwm(size_t size) {
   return HAK_LIKELY(p != NULL) ? p : new_slow(size);
 }
 
-// nothrow: a handler that throws ends the program, as noexcept says; one that
-// only frees memory is honoured.
 HAK_EXPORT void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag) {
   (void)tag;
   void *p = hak_front_hit(size);
-  if (!p && !(p = retry(1, size))) return hak_api_no_memory();
-  return p;
+  return p ? p : retry_nothrow(1, size);
 }
 
 HAK_EXPORT void *_ZnwmSt11align_val_t(size_t size, size_t alignment) {
@@ -73,8 +85,7 @@ HAK_EXPORT void *_ZnwmSt11align_val_t(size_t size, size_t alignment) {
 HAK_EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment,
                                                     const void *tag) {
   (void)tag;
-  void *p = retry(alignment, size);
-  return p ? p : hak_api_no_memory();
+  return retry_nothrow(alignment, size);
 }
 
 #define HAK_DELETE(name, ...)                                \

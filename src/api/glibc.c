@@ -22,15 +22,11 @@ HAK_API_PART(glibc);
 
 HAK_EXPORT bool hak_trim(size_t keep) {
   hak_heap_t *heap = hak_heap_enter();
-  if (heap) {
-    hak_remote_flush(heap);
-    hak_heap_drain(heap);
-    while (hak_heap_adopt(heap)) {
-    }
-    hak_heap_release_idle(heap);
-    hak_heap_leave(heap);
-  }
-  return hak_pool_trim((unsigned)(keep >> HAK_SUPERSLAB_SHIFT)) != 0;
+  unsigned superslabs = (unsigned)(keep >> HAK_SUPERSLAB_SHIFT);
+  if (!heap) return hak_pool_trim(superslabs) != 0;
+  bool some = hak_heap_reclaim(heap, superslabs);
+  hak_heap_leave(heap);
+  return some;
 }
 
 #if !HAK_NO_OVERRIDE

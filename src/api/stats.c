@@ -18,7 +18,7 @@ static const struct {
   const char *name, *help;
 } rows[HAK_STATS] = {
 #define HAK_STAT(name, text) {#name, text},
-#include "core/stats.def"
+#include "base/stats.def"
 #undef HAK_STAT
 };
 

@@ -138,7 +138,7 @@ typedef struct {
 
 typedef enum {
 #define HAK_STAT(name, text) HAK_STAT_##name,
-#include "core/stats.def"
+#include "base/stats.def"
 #undef HAK_STAT
   HAK_STATS
 } hak_stat_t;

@@ -72,7 +72,8 @@ static void *map_aligned(size_t size, size_t alignment, int protection, int flag
   // one is usually free, and asking for it costs no excess address space.
   char *hint = (char *)hak_align_down((uintptr_t)p, alignment);
   munmap(p, size);
-  p = map_at(hint, size, protection, flags | MAP_FIXED_NOREPLACE);
+  // Never the address 0, which a privileged process may be given.
+  p = hint ? map_at(hint, size, protection, flags | MAP_FIXED_NOREPLACE) : NULL;
   if (p && ((uintptr_t)p & (alignment - 1)) == 0) return p;
   if (p) munmap(p, size);
   size_t span = size + alignment - hak_os_page_size;

@@ -38,8 +38,9 @@ static void reserve_range(size_t size) {
 }
 
 static bool reserve_descriptors(size_t numbers) {
-  for (; numbers >= NUMBERS_MIN; numbers /= 2) {
-    numbers = hak_align_up(numbers, commit_step);
+  if (numbers < NUMBERS_MIN) numbers = NUMBERS_MIN;
+  for (numbers = hak_align_up(numbers, commit_step); numbers >= commit_step;
+       numbers = hak_align_down(numbers / 2, commit_step)) {
     size_t size = numbers * (sizeof(hak_superslab_t) + HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
     char *p = hak_os_reserve(size, hak_os_page_size);
     if (!p) continue;
@@ -61,7 +62,6 @@ void hak_superslab_init(void) {
   if (limit != SIZE_MAX) {
     // Address space is rationed: a reservation would be charged in full.
     if (numbers > limit >> HAK_SUPERSLAB_SHIFT) numbers = limit >> HAK_SUPERSLAB_SHIFT;
-    if (numbers < NUMBERS_MIN) numbers = NUMBERS_MIN;
     if (kind == HAK_LOOKUP_AUTO) kind = HAK_LOOKUP_TABLE;
     if (range > limit / 4) range = limit / 4;
   }

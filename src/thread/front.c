@@ -46,10 +46,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
     return slab;
   }
   if ((slab = acquire(heap, c)) != NULL) return slab;
-  // Out of memory: what this thread holds back or keeps may do.
-  hak_remote_flush(heap);
-  hak_heap_drain(heap);
-  hak_heap_release_idle(heap);
+  hak_heap_reclaim(heap, 0); // out of memory: what is kept may do
   if ((slab = activate_partial(heap, c)) == NULL && (slab = acquire(heap, c)) == NULL)
     hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
@@ -121,7 +118,10 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
   hak_source_t source;
   bool fresh;
   void *p = hak_l25_alloc(size, &fresh, &source);
-  if (!p) return NULL;
+  if (!p) {
+    hak_heap_reclaim(heap, 0);
+    if (!(p = hak_l25_alloc(size, &fresh, &source))) return NULL;
+  }
   if (zeroed) *zeroed = fresh;
   hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
   return p;
@@ -129,7 +129,10 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
 
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   void *p = hak_huge_alloc(size, alignment);
-  if (!p) return NULL;
+  if (!p) {
+    hak_heap_reclaim(heap, 0);
+    if (!(p = hak_huge_alloc(size, alignment))) return NULL;
+  }
   if (zeroed) *zeroed = true;
   hak_heap_count_stat(heap, HAK_STAT_huge_alloc, 1);
   return p;
@@ -195,6 +198,17 @@ static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) 
   return false;
 }
 
+// Whether a block of an L2 run has been freed. Exact for the owner and for what this
+// thread freed; words of others may be a moment old, but a bit in them that should
+// not be there was set by an earlier free of this block.
+static bool is_free_l2(hak_slab_t *slab, uint32_t number) {
+  hak_heap_t *mine = hak_tls_heap;
+  uint64_t free_now = hak_load_relaxed(&slab->mask) | hak_load_relaxed(&slab->remote);
+  return (free_now >> number & 1) ||
+         (hak_load_relaxed(&slab->holder) != mine && mine != &hak_heap_none &&
+          hak_remote_holds_l2(mine, slab, number));
+}
+
 bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   hak_slab_t *slab = hak_slab_lookup(p);
   if (!slab) {
@@ -220,6 +234,10 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
     block->usable = hak_class_size(c);
     block->number = hak_class_block_at(c, (size_t)((const char *)p - first));
     start = first + block->number * block->usable;
+    if (kind == HAK_KIND_L2 && start == p && is_free_l2(slab, block->number)) {
+      hak_misuse_double_free(function, p, block->usable);
+      return false;
+    }
     break;
   }
   case HAK_KIND_L25:
@@ -243,7 +261,7 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   if (!heap) {
     hak_remote_push_one(slab, p, 0);
   } else if (hak_load_relaxed(&slab->local) != heap) {
-    hak_remote_free_tiny(heap, slab, p);
+    hak_remote_free_tiny(heap, slab, p, function);
   } else if (slab->free == p) {
     hak_misuse_double_free(function, p, block->usable);
   } else {
@@ -253,21 +271,15 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   }
 }
 
-static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {
+static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p) {
   hak_slab_t *slab = block->slab;
   uint64_t bit = (uint64_t)1 << block->number, mask = hak_load_relaxed(&slab->mask);
-  // Exact for the owner; for others the words may be a moment old, but a bit in
-  // them that should not be there was set by an earlier free of this block.
-  if (HAK_UNLIKELY((mask | hak_load_relaxed(&slab->remote)) & bit)) {
-    hak_misuse_double_free(function, p, block->usable);
-    return;
-  }
   if (!heap) {
     hak_remote_push_one(slab, p, block->number);
     return;
   }
   if (hak_load_relaxed(&slab->holder) != heap) {
-    hak_remote_free_l2(heap, slab, block->number, p);
+    hak_remote_free_l2(heap, slab, block->number);
     return;
   }
   hak_store_relaxed(&slab->mask, mask | bit);
@@ -282,7 +294,7 @@ void hak_front_free_slow(void *p, const char *function) {
   hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
   switch (block.kind) {
   case HAK_KIND_TINY: free_tiny(heap, &block, p, function); break;
-  case HAK_KIND_L2: free_l2(heap, &block, p, function); break;
+  case HAK_KIND_L2: free_l2(heap, &block, p); break;
   case HAK_KIND_L25:
     if (!hak_l25_free(block.slab))
       hak_misuse_double_free(function, p, block.usable);

@@ -9,15 +9,11 @@
 #include "thread/process.h"
 #include "thread/remote.h"
 
-#define NONE_16(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
-#define NONE &hak_slab_none
 // Read-only: the heap of threads that have none. Every front is hak_slab_none.
 hak_heap_t hak_heap_none = {
-  .tiny = {NONE_16(NONE), NONE_16(NONE), NONE_16(NONE), NONE_16(NONE), NONE},
-  .l2 = {NONE_16(NONE), NONE_16(NONE), NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
-         NONE, NONE},
+  .tiny = {[0 ... HAK_TINY_STEPS - 1] = &hak_slab_none},
+  .l2 = {[0 ... HAK_L2_CLASSES - 1] = &hak_slab_none},
 };
-_Static_assert(HAK_TINY_STEPS == 65 && HAK_L2_CLASSES == 46, "initialiser above");
 
 HAK_TLS hak_heap_t *hak_tls_heap = &hak_heap_none;
 static HAK_TLS bool tls_ending; // the destructor has run: heaps are taken per call
@@ -324,6 +320,15 @@ bool hak_heap_adopt(hak_heap_t *mine) {
   return true;
 }
 
+bool hak_heap_reclaim(hak_heap_t *heap, unsigned keep) {
+  hak_remote_flush(heap);
+  hak_heap_drain(heap);
+  while (hak_heap_adopt(heap)) {
+  }
+  hak_heap_release_idle(heap);
+  return hak_pool_trim(keep) != 0;
+}
+
 // ---------------------------------------------------------------------------
 // Threads come and go.
 
@@ -343,7 +348,9 @@ void hak_heap_init_keys(void) { have_key = pthread_key_create(&key, at_thread_en
 // allocate, which is fine: the heap is attached already.
 void hak_heap_arm(void) {
   if (have_key && pthread_setspecific(key, hak_tls_heap) == 0) return;
-  if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, NULL) == 0) return;
+  // Its third argument tells glibc by an address which object the function is in.
+  if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &first_heap) == 0)
+    return;
   tls_ending = hak_tls_heap->id != 1; // no notice of the end: take heaps per call
 }
 

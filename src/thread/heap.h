@@ -50,6 +50,10 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
 // Gives back empty slabs that the heap keeps (owner).
 void hak_heap_release_idle(hak_heap_t *heap);
 
+// Everything that can be had back at once: what this heap and ended threads' heaps
+// keep, then empty SuperSlabs beyond `keep` (owner). True if some went back.
+bool hak_heap_reclaim(hak_heap_t *heap, unsigned keep);
+
 // Debug builds: walks the heap's slabs and aborts if an invariant of types.h does
 // not hold (owner).
 #if HAK_CHECKS >= 2

@@ -71,10 +71,10 @@ static void added(hak_heap_t *heap, hak_remote_entry_t *entry, size_t size) {
   if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) hak_remote_flush(heap);
 }
 
-void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p) {
+void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const char *function) {
   hak_remote_entry_t *entry = entry_for(heap, slab);
   if (HAK_UNLIKELY(entry->head == p)) {
-    hak_misuse_double_free("free", p, hak_class_size(hak_slab_class(slab)));
+    hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
     return;
   }
   *(void **)p = entry->head;
@@ -83,14 +83,14 @@ void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p) {
   added(heap, entry, hak_class_size(hak_slab_class(slab)));
 }
 
-void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, void *p) {
+bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
+  const hak_remote_entry_t *entry = entry_of(heap, slab);
+  return entry->slab == slab && (entry->mask >> block & 1);
+}
+
+void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   hak_remote_entry_t *entry = entry_for(heap, slab);
-  uint64_t bit = (uint64_t)1 << block;
-  if (HAK_UNLIKELY(entry->mask & bit)) {
-    hak_misuse_double_free("free", p, hak_class_size(hak_slab_class(slab)));
-    return;
-  }
-  entry->mask |= bit;
+  entry->mask |= (uint64_t)1 << block;
   added(heap, entry, hak_class_size(hak_slab_class(slab)));
 }
 

@@ -12,8 +12,11 @@
 #include "base/types.h"
 
 // p: start of a block of a tiny slab, or block number of an L2 run.
-void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p);
-void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, void *p);
+// function is what the program called, for messages.
+void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const char *function);
+void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
+// Whether this thread holds back the block of an L2 run.
+bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
 // Hands over all that this heap's thread holds back.
 void hak_remote_flush(hak_heap_t *heap);
 // Without a map: hands over one block at once (no heap could be had).

@@ -1,0 +1,297 @@
+// misuse.c: one deliberate misuse per case: misuse CASE FUNCTION
+//
+// Before it misbehaves the program says on stdout what HAKMEM must print:
+// "expect: " and the exact line. It is then to die by SIGABRT. With HAKMEM_ABORT=0
+// it goes on instead, checks that the call did nothing and the heap is whole,
+// and ends with "survived" and status 0.
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define FAIL(text) (dprintf(2, "misuse.c:%d: " text "\n", __LINE__), _exit(3))
+
+static const char *function;
+
+static void *hide(const void *p) {
+  const void *volatile hidden = p;
+  return (void *)(uintptr_t)hidden;
+}
+
+__attribute__((format(printf, 2, 3))) static void expect(const void *p, const char *format, ...) {
+  char text[4096];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  char line[4600];
+  int n = snprintf(line, sizeof line, "expect: hakmem: %s(%p): %s\n", function, p, text);
+  if (write(1, line, (size_t)n) != n) _exit(4);
+}
+
+// Calls the function under test. It returns only with HAKMEM_ABORT=0.
+static void misuse(void *p) {
+  p = hide(p);
+  errno = 12345;
+  if (strcmp(function, "free") == 0) {
+    free(p);
+    if (errno != 12345) FAIL("free changed errno");
+  } else if (strcmp(function, "realloc") == 0) {
+    if (realloc(p, 10) != NULL || errno != EINVAL) FAIL("realloc did something");
+  } else if (strcmp(function, "malloc_usable_size") == 0) {
+    if (malloc_usable_size(p) != 0) FAIL("malloc_usable_size found something");
+  } else if (strcmp(function, "free_sized") == 0) {
+    void (*free_sized)(void *, size_t) =
+        (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
+    if (!free_sized) FAIL("no free_sized");
+    free_sized(p, 8);
+  } else {
+    FAIL("no such function");
+  }
+}
+
+static void the_heap_is_whole(void) {
+  enum { N = 2000 };
+  static unsigned char *p[N];
+  for (size_t i = 0; i < N; i++) {
+    size_t size = i % 50 ? i : i * 1000;
+    if (!(p[i] = malloc(size))) FAIL("no memory");
+    memset(p[i], (int)(i & 255), size);
+  }
+  for (size_t i = 0; i < N; i++) {
+    size_t size = i % 50 ? i : i * 1000;
+    for (size_t j = 0; j < size; j++)
+      if (p[i][j] != (i & 255)) FAIL("blocks overlap");
+    free(p[i]);
+  }
+}
+
+// ---------------------------------------------------------------------------
+// Double frees.
+
+static void twice(size_t size) {
+  void *p = malloc(size), *keep = malloc(size); // the slab does not become empty
+  size_t usable = malloc_usable_size(p);
+  expect(p, "double free of a %zu-byte block", usable);
+  free(p);
+  misuse(p);
+  free(keep);
+}
+
+static void twice_with_others_between(size_t size) {
+  void *p[6];
+  for (size_t i = 0; i < 6; i++) p[i] = malloc(size);
+  size_t usable = malloc_usable_size(p[2]);
+  expect(p[2], "double free of a %zu-byte block", usable);
+  free(p[2]), free(p[4]), free(p[0]);
+  misuse(p[2]);
+  free(p[1]), free(p[3]), free(p[5]);
+}
+
+static void tiny_16(void) { twice(16); }
+static void tiny_100(void) { twice(100); }
+static void tiny_500(void) { twice(500); }
+static void tiny_1024(void) { twice(1024); }
+static void l2_1025(void) { twice(1025); }
+static void l2_5000(void) { twice(5000); }
+static void l2_30000(void) { twice(30000); }
+static void l2_57344(void) { twice(57344); }
+static void l2_apart_1025(void) { twice_with_others_between(1025); }
+static void l2_apart_8192(void) { twice_with_others_between(8192); }
+static void l2_apart_57344(void) { twice_with_others_between(57344); }
+static void l25_57345(void) { twice(57345); }
+static void l25_65536(void) { twice(65536); }
+static void l25_300000(void) { twice(300000); }
+static void l25_1_mib(void) { twice(1 << 20); }
+static void l25_apart(void) { twice_with_others_between(200000); }
+
+static void huge_twice(void) { // the mapping is gone, and with it what it was
+  void *p = malloc(5 << 20);
+  expect(p, "not allocated by hakmem: the address is not mapped");
+  free(p);
+  misuse(p);
+}
+
+static void *thread_block;
+static void *make(void *size) {
+  thread_block = malloc((size_t)(uintptr_t)size);
+  return NULL;
+}
+static void *free_it_twice(void *p) {
+  free(p);
+  misuse(p);
+  return NULL;
+}
+static void run(void *(*start)(void *), void *argument) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, start, argument) != 0) FAIL("no thread");
+  pthread_join(thread, NULL);
+}
+
+// Freed twice in a row by a thread that does not own it.
+static void remote(size_t size) {
+  void *p = malloc(size), *keep = malloc(size);
+  expect(p, "double free of a %zu-byte block", malloc_usable_size(p));
+  run(free_it_twice, p);
+  free(keep);
+}
+static void remote_tiny(void) { remote(64); }
+static void remote_l2(void) { remote(3000); }
+static void remote_l25(void) { remote(100000); }
+
+// The owner frees, then another thread does.
+static void *free_it(void *p) {
+  misuse(p);
+  return NULL;
+}
+static void owner_then_other_l2(void) {
+  void *p = malloc(3000), *keep = malloc(3000);
+  expect(p, "double free of a %zu-byte block", malloc_usable_size(p));
+  free(p);
+  run(free_it, p);
+  free(keep);
+}
+
+// The block of a thread that has ended.
+static void orphan_l2(void) {
+  run(make, (void *)(uintptr_t)9000);
+  void *keep = malloc(9000);
+  expect(thread_block, "double free of a %zu-byte block", malloc_usable_size(thread_block));
+  free(thread_block);
+  misuse(thread_block);
+  free(keep);
+}
+
+// ---------------------------------------------------------------------------
+// Pointers that are no block.
+
+static void off_by(size_t size, size_t offset) {
+  char *p = malloc(size);
+  expect(p + offset, "misaligned pointer");
+  misuse(p + offset);
+  memset(p, 1, size);
+  free(p);
+}
+static void misaligned_tiny_1(void) { off_by(100, 1); }
+static void misaligned_tiny_8(void) { off_by(100, 8); }
+static void misaligned_l2_1(void) { off_by(5000, 1); }
+static void misaligned_l2_8(void) { off_by(5000, 8); }
+static void misaligned_l25_1(void) { off_by(200000, 1); }
+static void misaligned_l25_8(void) { off_by(200000, 8); }
+
+static void inside(size_t size, size_t offset) {
+  char *p = malloc(size);
+  size_t usable = malloc_usable_size(p);
+  memset(p, 0x5a, usable);
+  expect(p + offset, "not the start of a block; it lies %zu bytes inside the %zu-byte block at %p",
+         offset, usable, (void *)p);
+  misuse(p + offset);
+  for (size_t i = 0; i < usable; i++)
+    if (p[i] != 0x5a) FAIL("the block was changed");
+  if (malloc_usable_size(p) != usable) FAIL("the block was freed");
+  free(p);
+}
+static void inside_l2_first(void) { inside(1025, 16); }
+static void inside_l2_middle(void) { inside(20000, 10000); }
+static void inside_l2_last(void) { inside(57344, 57344 - 16); }
+static void inside_l25_slab(void) { inside(65536, 32768); }
+static void inside_l25_far(void) { inside(1000000, 131072); } // starts a slab of its own
+static void inside_huge_first(void) { inside(3 << 20, 16); }
+static void inside_huge_page(void) { inside(3 << 20, 4096); }
+static void inside_huge_far(void) { inside(64 << 20, 40 << 20); } // 2 MiB aligned
+
+// ---------------------------------------------------------------------------
+// Memory of others.
+
+static const char *own_path(void) {
+  static char path[4000];
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0) FAIL("no /proc/self/exe");
+  return path;
+}
+
+static void belongs_to(void *p, const char *what) {
+  expect(p, "not allocated by hakmem: the address belongs to %s", what);
+  misuse(p);
+}
+
+static void stack(void) {
+  _Alignas(16) char on_stack[64] = "on the stack";
+  belongs_to(on_stack, "[stack]");
+}
+static void global(void) {
+  _Alignas(16) static char data[64] = "a global variable";
+  belongs_to(data, own_path());
+}
+static void literal(void) {
+  static const _Alignas(16) char text[64] = "a constant";
+  belongs_to(hide(text), own_path());
+}
+static void mapping(void) {
+  void *p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) FAIL("no mapping");
+  // Neighbours of the same kind could be merged into one with a name; a guard
+  // on both sides keeps it alone.
+  mprotect(p, 4096, PROT_NONE), mprotect((char *)p + 61440, 4096, PROT_NONE);
+  belongs_to((char *)p + 8192, "an anonymous mapping");
+  munmap(p, 1 << 16);
+}
+static void program_break(void) {
+  char *p = sbrk(65536);
+  if (p == (void *)-1) FAIL("no sbrk");
+  p += 32768;
+  belongs_to((void *)((uintptr_t)p & ~(uintptr_t)15), "[heap]");
+}
+
+static void wild(uintptr_t address) {
+  expect((void *)address, "not allocated by hakmem: the address is not mapped");
+  misuse((void *)address);
+}
+static void wild_10(void) { wild(0x10); }
+static void wild_deadbeef(void) { wild(0xdeadbeef000); }
+static void wild_non_canonical(void) { wild(0xdead000000000000); }
+static void wild_highest(void) { wild(0xfffffffffffffff0); }
+
+// ---------------------------------------------------------------------------
+
+#define CASE(name) {#name, name}
+static const struct {
+  const char *name;
+  void (*run)(void);
+} cases[] = {
+    CASE(tiny_16), CASE(tiny_100), CASE(tiny_500), CASE(tiny_1024),
+    CASE(l2_1025), CASE(l2_5000), CASE(l2_30000), CASE(l2_57344),
+    CASE(l2_apart_1025), CASE(l2_apart_8192), CASE(l2_apart_57344),
+    CASE(l25_57345), CASE(l25_65536), CASE(l25_300000), CASE(l25_1_mib), CASE(l25_apart),
+    CASE(huge_twice), CASE(remote_tiny), CASE(remote_l2), CASE(remote_l25),
+    CASE(owner_then_other_l2), CASE(orphan_l2),
+    CASE(misaligned_tiny_1), CASE(misaligned_tiny_8), CASE(misaligned_l2_1),
+    CASE(misaligned_l2_8), CASE(misaligned_l25_1), CASE(misaligned_l25_8),
+    CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),
+    CASE(inside_l25_far), CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
+    CASE(stack), CASE(global), CASE(literal), CASE(mapping), CASE(program_break),
+    CASE(wild_10), CASE(wild_deadbeef), CASE(wild_non_canonical), CASE(wild_highest),
+};
+
+int main(int argc, char **argv) {
+  if (argc != 3) return 2;
+  if (!dlsym(RTLD_DEFAULT, "hak_version")) FAIL("HAKMEM is not in this process");
+  function = argv[2];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    if (strcmp(cases[i].name, argv[1]) != 0) continue;
+    cases[i].run();
+    the_heap_is_whole();
+    puts("survived");
+    return 0;
+  }
+  return 2;
+}

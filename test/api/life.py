@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+"""Process-level tests: how programs start, live and end with HAKMEM.
+
+    life.py --lib LIBHAKMEM --bin FOLDER [--source FOLDER] CASE
+    life.py --list
+
+FOLDER holds the programs of life/. Exit status 0: passed, 77: this machine
+cannot run the case (a line 'skipped: ...' says why), else failed.
+"""
+
+import argparse
+import inspect
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+LIMIT = 100  # seconds for one command; below the CTest TIMEOUT
+
+
+class Skip(Exception):
+    pass
+
+
+class Context:
+    def __init__(self, args, folder):
+        self.library, self.folder, self.source = os.path.abspath(args.lib), folder, args.source
+        self.bin = os.path.abspath(args.bin)
+
+    def program(self, name):
+        return os.path.join(self.bin, name)
+
+    def run(self, *command, preload=True, also=(), env=None, wrap="", status=0, **options):
+        """Runs command in an environment of its own; returns (stdout, stderr) as text.
+        wrap: a shell command that is given the command as "$@"."""
+        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+        libraries = ([self.library] if preload else []) + list(also)
+        if preload:
+            environment["EXPECT_HAKMEM"] = "1"
+        environment |= env or {}
+        if libraries:  # only into the program itself, not into the shell
+            command = ["/usr/bin/env", "LD_PRELOAD=" + ":".join(libraries), *command]
+        if wrap:
+            command = ["/bin/sh", "-c", wrap, "sh", *command]
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT,
+                              cwd=self.folder, **options)
+        if done.returncode != status:
+            raise AssertionError(f"status {done.returncode}, not {status}, of {command}\n"
+                                 f"{done.stdout}{done.stderr}")
+        return done.stdout, done.stderr
+
+
+def check(condition, *what):
+    if not condition:
+        raise AssertionError(" ".join(str(w) for w in what))
+
+
+# ---------------------------------------------------------------------------
+# Start and end.
+
+def constructors_and_destructors(c):
+    c.run(c.program("life"), "constructors")
+
+
+def main_exits_as_a_thread(c):
+    c.run(c.program("life"), "main_exits_as_a_thread")
+
+
+def exit_races_with_threads(c):
+    for _ in range(20):
+        c.run(c.program("life"), "exit_races_with_threads")
+
+
+def load_and_unload(c):
+    copy = os.path.join(c.folder, "libother.so")  # life itself is linked with the original
+    shutil.copy(c.program("libctor_lib.so"), copy)
+    c.run(c.program("life"), "load_and_unload", copy)
+
+
+def no_pthread_keys_left(c):
+    keys = c.program("libkeys_lib.so")
+    c.run(c.program("life"), "no_keys_left", also=[keys])  # constructors run last to first
+    c.run(c.program("life"), "no_keys_left", preload=False, also=[keys, c.library],
+          env={"EXPECT_HAKMEM": "1"})
+
+
+def no_pthread_keys_left_before_the_first_malloc(c):
+    out, _ = c.run(c.program("hello"), also=[c.program("libkeys_lib.so")])
+    check(out == "hello, world\n", repr(out))
+
+
+def closed_stdio(c):
+    c.run(c.program("life"), "closed_stdio", wrap='exec "$@" <&- >&- 2>&-')
+
+
+def empty_environment(c):
+    """A linked program: with a preload the environment is not empty."""
+    done = subprocess.run(["/usr/bin/env", "-i", c.program("life-linked"), "empty_environment"],
+                          timeout=LIMIT, env={})
+    check(done.returncode == 0, "status", done.returncode)
+
+
+def bind_now(c):
+    c.run(c.program("life"), "constructors", env={"LD_BIND_NOW": "1"})
+
+
+def dlopen_at_run_time(c):
+    for _ in range(10):
+        c.run(c.program("dlopen_host"), c.library, preload=False)
+
+
+def preloaded_into_a_shell(c):
+    out, _ = c.run("/bin/sh", "-c", "for i in 1 2 3; do echo $i | cat; done; echo done | sort")
+    check(out == "1\n2\n3\ndone\n", repr(out))
+
+
+# ---------------------------------------------------------------------------
+# Limits.
+
+def tls_is_small(c):
+    out = subprocess.run(["readelf", "-lW", c.library], text=True, stdout=subprocess.PIPE,
+                         check=True).stdout
+    sizes = [int(line.split()[5], 16) for line in out.splitlines() if line.split()[:1] == ["TLS"]]
+    check("LOAD" in out and sum(sizes) <= 64, "TLS segment sizes", sizes)
+    print("TLS bytes:", sum(sizes))
+
+
+def _under_limit(c, kib, mib, largest=None):
+    arguments = [str(mib)] + ([str(largest)] if largest else [])
+    c.run(c.program("worker"), *arguments, wrap=f'ulimit -v {kib}; exec "$@"')
+
+
+def address_space_128_mib(c):
+    _under_limit(c, 131072, 32, 300000)
+
+
+def address_space_256_mib(c):
+    _under_limit(c, 262144, 64, 300000)
+
+
+def address_space_1_gib(c):
+    _under_limit(c, 1048576, 256, 300000)
+
+
+def address_space_256_mib_small_then_huge(c):
+    """Memory that served small blocks until it was used up serves huge ones later."""
+    _under_limit(c, 262144, 64, 4 << 20)
+
+
+def data_limit_64_mib(c):
+    c.run(c.program("worker"), "8", wrap='ulimit -d 65536; exec "$@"')
+
+
+def _valgrind(c, tool):
+    if not shutil.which("valgrind"):
+        raise Skip("no valgrind")
+    # Our malloc is to run, not the tool's.
+    c.run("valgrind", "-q", f"--tool={tool}", "--soname-synonyms=somalloc=nouserintercepts",
+          "--error-exitcode=9", c.program("hello"))
+
+
+def valgrind_none(c):
+    _valgrind(c, "none")
+
+
+def valgrind_memcheck(c):
+    _valgrind(c, "memcheck")
+
+
+def hello_rss(c):
+    """VmHWM of hello world: at most 256 KiB above the system allocator's."""
+    def median(preload):
+        return statistics.median(int(c.run(c.program("hello"), "x", preload=preload)[0].split()[-1])
+                                 for _ in range(15))
+    ours, theirs = median(True), median(False)
+    print(f"VmHWM: {ours} KiB, system allocator {theirs} KiB")
+    check(theirs > 0 and ours <= theirs + 256, "more than 256 KiB above:", ours - theirs)
+
+
+# ---------------------------------------------------------------------------
+# Options.
+
+def _hello(c, **env):
+    out, err = c.run(c.program("hello"), env=env)
+    check(out == "hello, world\n", "stdout was", repr(out))
+    return err
+
+
+def quiet_by_default(c):
+    check(_hello(c) == "", "something on stderr without being asked")
+
+
+def help_lists_every_option(c):
+    text = _hello(c, HAKMEM_OPTIONS="help")
+    wanted = ["MODE", "OPTIONS", "QUIET", "STATS", "STATS_FILE", "ABORT", "SS_LOOKUP_KIND"]
+    table = os.path.join(c.source or "", "src/core/options.def")
+    if c.source and os.path.exists(table):
+        with open(table, encoding="utf-8") as f:
+            wanted += re.findall(r"^HAK_(?:OPTION|CHOICE|TEXT)\((\w+)", f.read(), re.M)
+    missing = [name for name in wanted if not re.search(rf"\bHAKMEM_{name}\b", text)]
+    check(not missing, "not in the table:", missing)
+    # Each of them in a row of its own, with a help text.
+    rows = re.findall(r"^ +HAKMEM_(\w+)", text, re.M)
+    check(len(rows) == len(set(rows)) >= len(set(wanted)), "rows:", rows)
+
+
+def unknown_option_names_the_nearest(c):
+    cases = {"HAKMEM_STAT": "HAKMEM_STATS", "HAKMEM_ABROT": "HAKMEM_ABORT",
+             "HAKMEM_QUEIT": "HAKMEM_QUIET", "HAKMEM_SS_LOOKUP": "HAKMEM_SS_LOOKUP_KIND"}
+    for wrong, right in cases.items():
+        err = _hello(c, **{wrong: "0"})
+        if wrong == "HAKMEM_SS_LOOKUP":  # too far away for a guess, perhaps
+            check(err.startswith(f"hakmem: unknown option {wrong}"), repr(err))
+        else:
+            check(err == f"hakmem: unknown option {wrong}, did you mean {right}?\n", repr(err))
+
+
+def unknown_option_unlike_any(c):
+    err = _hello(c, HAKMEM_XYZZY_PLUGH_FROTZ="1")
+    check(re.fullmatch(r"hakmem: unknown option HAKMEM_XYZZY_PLUGH_FROTZ.*\n", err), repr(err))
+
+
+def quiet_silences_warnings(c):
+    check(_hello(c, HAKMEM_STAT="1", HAKMEM_QUIET="1") == "", "a warning in spite of HAKMEM_QUIET=1")
+
+
+def bad_values_warn_and_change_nothing(c):
+    for name, value in (("HAKMEM_STATS", "yes please"), ("HAKMEM_ABORT", "7"),
+                        ("HAKMEM_SS_LOOKUP_KIND", "magic"), ("HAKMEM_MODE", "")):
+        err = _hello(c, **{name: value})
+        check(err.startswith("hakmem: ") and name in err and err.count("\n") == 1, repr(err))
+
+
+def stats_as_text(c):
+    err = _hello(c, HAKMEM_STATS="1")
+    for figure in ("allocs", "frees", "live_blocks", "mapped_bytes"):
+        check(re.search(rf"\b{figure}\b +\d+", err), "no", figure, "in", err)
+
+
+def _consistent(stats):
+    """The sums that hold in every report."""
+    check(stats["allocs"] >= 2, stats)
+    check(stats["allocs"] == stats["tiny_allocs"] + stats["l2_allocs"] + stats["l25_allocs"]
+          + stats["huge_allocs"], "tiers do not add up:", stats)
+    check(stats["allocs"] - stats["frees"] == stats["live_blocks"], "live_blocks:", stats)
+    check(stats["mapped_bytes"] == stats["superslab_bytes"] + stats["huge_bytes"]
+          + stats["metadata_bytes"], "mapped_bytes:", stats)
+    check(stats["peak_bytes"] >= stats["mapped_bytes"] >= stats["live_bytes"], "peak:", stats)
+
+
+def stats_as_json(c):
+    _consistent(json.loads(_hello(c, HAKMEM_STATS="json")))
+
+
+def stats_go_to_a_file(c):
+    pattern = os.path.join(c.folder, "stats-%p-%p.json")
+    for _ in range(2):
+        check(_hello(c, HAKMEM_STATS="json", HAKMEM_STATS_FILE=pattern) == "", "stderr used as well")
+    names = [name for name in os.listdir(c.folder) if name.startswith("stats-")]
+    check(len(names) == 2, names)
+    for name in names:
+        numbers = re.fullmatch(r"stats-(\d+)-(\d+)\.json", name)
+        check(numbers and numbers[1] == numbers[2], name)
+        with open(os.path.join(c.folder, name), encoding="utf-8") as f:
+            stats = json.load(f)
+        _consistent(stats)
+        check(str(stats.get("pid", numbers[1])) == numbers[1], stats)
+
+
+def stats_file_that_cannot_be_written(c):
+    err = _hello(c, HAKMEM_STATS="json", HAKMEM_STATS_FILE="/proc/no/such/place")
+    check(err.startswith("hakmem: ") and "/proc/no/such/place" in err, repr(err))
+
+
+def stats_after_threads_and_work(c):
+    path = os.path.join(c.folder, "stats.json")
+    c.run(c.program("worker"), env={"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": path})
+    with open(path, encoding="utf-8") as f:
+        stats = json.load(f)
+    _consistent(stats)
+    check(stats["allocs"] >= 60000 and stats["live_blocks"] < 100, stats)
+
+
+def names_and_values_are_matched_whole(c):
+    """Names that only begin like an option are unknown; values keep their '='."""
+    err = _hello(c, HAKMEM_STATSX="json")
+    check(err.startswith("hakmem: unknown option HAKMEM_STATSX"), repr(err))
+    path = os.path.join(c.folder, "a=b")
+    _hello(c, HAKMEM_STATS="json", HAKMEM_STATS_FILE=path)
+    check(os.path.exists(path), "no file with '=' in its name")
+
+
+def setuid_programs_ignore_options(c):
+    if os.geteuid() != 0:
+        raise Skip("only the superuser can make a setuid program")
+    os.chmod(c.folder, 0o777)
+    program = os.path.join(c.folder, "hello-setuid")
+    shutil.copy(c.program("hello-static"), program)
+    os.chmod(program, 0o4755)
+    file = os.path.join(c.folder, "stats.json")
+    env = {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": file, "HAKMEM_STAT": "1",
+           "PATH": os.environ["PATH"]}
+
+    def run(user):
+        if os.path.exists(file):
+            os.unlink(file)
+        done = subprocess.run([program], env=env, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=LIMIT, user=user, cwd="/")
+        check(done.returncode == 0 and done.stdout == "hello, world\n", done)
+        return os.path.exists(file), done.stderr
+
+    check(run(0) == (True, "hakmem: unknown option HAKMEM_STAT, did you mean HAKMEM_STATS?\n"),
+          "as its owner the program must heed its options")
+    if os.statvfs(c.folder).f_flag & os.ST_NOSUID:
+        raise Skip("the temporary folder's file system ignores setuid")
+    written, err = run(65534)
+    check(not written and err == "", "options heeded by a setuid program:", written, repr(err))
+
+
+# ---------------------------------------------------------------------------
+
+def cases():
+    return {name: function for name, function in globals().items()
+            if inspect.isfunction(function) and not name.startswith("_")
+            and list(inspect.signature(function).parameters) == ["c"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lib")
+    parser.add_argument("--bin")
+    parser.add_argument("--source")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("case", nargs="?", choices=cases())
+    args = parser.parse_args()
+    if args.list:
+        print(*cases(), sep="\n")
+        return 0
+    if not (args.lib and args.bin and args.case):
+        parser.error("give --lib, --bin and a case")
+    with tempfile.TemporaryDirectory(prefix="hakmem-life-") as folder:
+        try:
+            cases()[args.case](Context(args, folder))
+        except Skip as why:
+            print("skipped:", why)
+            return 77
+        except (AssertionError, subprocess.SubprocessError, ValueError, KeyError) as failure:
+            print(f"FAILED: {args.case}: {type(failure).__name__}: {failure}")
+            return 1
+    print("ok:", args.case)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

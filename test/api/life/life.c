@@ -1,0 +1,182 @@
+// life.c: one program per name, each a way for a process to begin or to end:
+// life NAME [ARGUMENT]. Exit status 0: all was well.
+
+#include "../testing.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/time.h>
+
+bool ctor_lib_intact(void);
+
+static const char *name = "";
+static void *early[200]; // made before main, freed after it
+static unsigned char *at_exit_block;
+static int status_wanted = 1;
+
+__attribute__((constructor(101))) static void before_all(void) {
+  for (size_t i = 0; i < COUNT(early); i++) {
+    CHECK(early[i] = malloc(i * 300));
+    fill(early[i], i * 300, i);
+  }
+}
+
+static void exercise(uint64_t seed) {
+  for (size_t i = 0; i < COUNT(tier_sizes); i++) {
+    void *p = malloc(tier_sizes[i]);
+    CHECK(p);
+    fill(p, tier_sizes[i], seed);
+    CHECK(filled(p, tier_sizes[i], seed));
+    CHECK((p = realloc(p, tier_sizes[i] / 2 + 1)) != NULL);
+    free(p);
+  }
+}
+
+// Last of the program's own code. Only here a good status is given.
+__attribute__((destructor(101))) static void after_all(void) {
+  if (status_wanted) return;
+  for (size_t i = 0; i < COUNT(early); i++) {
+    CHECK(filled(early[i], i * 300, i));
+    free(early[i]);
+  }
+  exercise(3);
+  CHECK(ctor_lib_intact()); // its destructor runs after this one
+}
+
+static void first_registered(void) {
+  exercise(1);
+  CHECK(filled(at_exit_block, 5000, 1));
+  free(at_exit_block);
+}
+static void last_registered(void) {
+  at_exit_block = malloc(5000);
+  fill(at_exit_block, 5000, 1);
+  exercise(2);
+}
+
+// Before main, in atexit handlers, in destructors.
+static int constructors(void) {
+  CHECK(ctor_lib_intact());
+  CHECK(atexit(first_registered) == 0 && atexit(last_registered) == 0);
+  return status_wanted = 0;
+}
+
+// ---------------------------------------------------------------------------
+
+static pthread_t main_thread;
+static void *shared_block;
+
+static void *outlive_main(void *argument) {
+  (void)argument;
+  CHECK(pthread_join(main_thread, NULL) == 0);
+  CHECK(filled(shared_block, 100000, 1));
+  free(shared_block);
+  for (unsigned i = 0; i < 10; i++) exercise(i);
+  exit(status_wanted = 0);
+}
+
+static int main_exits_as_a_thread(void) {
+  pthread_t thread;
+  main_thread = pthread_self();
+  shared_block = malloc(100000);
+  fill(shared_block, 100000, 1);
+  CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
+  pthread_exit(NULL);
+}
+
+static atomic_uint started;
+static void *allocate_for_ever(void *argument) {
+  started++;
+  for (uint64_t seed = AS_NUMBER(argument);; seed++) {
+    void *p = malloc(seed % 5000), *q = calloc(1, seed % 70000);
+    CHECK(p && q);
+    free(p), free(q);
+  }
+  return NULL;
+}
+
+// exit() while other threads allocate.
+static int exit_races_with_threads(void) {
+  pthread_t thread;
+  for (size_t i = 0; i < 4; i++)
+    CHECK(pthread_create(&thread, NULL, allocate_for_ever, AS_ARGUMENT(i)) == 0);
+  while (started < 4) exercise(4);
+  return status_wanted = 0;
+}
+
+// ---------------------------------------------------------------------------
+
+static void *leave_dirty(void *argument) {
+  void *p[64];
+  for (size_t i = 0; i < COUNT(p); i++) memset(p[i] = malloc(8000), 1, 8000);
+  for (size_t i = 0; i < COUNT(p); i++) free(p[i]);
+  return argument;
+}
+
+// All keys are gone (keys_lib.c), so a thread's end is noticed otherwise or not
+// at all; either way memory stays bounded.
+static int no_keys_left(void) {
+  pthread_key_t key;
+  size_t *taken = dlsym(RTLD_DEFAULT, "keys_taken");
+  CHECK(taken && *taken > 500);
+  CHECK(pthread_key_create(&key, NULL) == EAGAIN);
+  size_t before = rss_kib();
+  for (unsigned i = 0; i < 3000; i++) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, leave_dirty, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+  CHECK(rss_kib() < before + 32 * KIB); // 1.5 GiB if all were lost
+  exercise(1);
+  return status_wanted = 0;
+}
+
+// A library that allocates in its constructor, loaded and unloaded for ever.
+static int load_and_unload(const char *library) {
+  size_t before = 0;
+  for (unsigned i = 0; i < 1000; i++) {
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    CHECK(handle);
+    bool (*intact)(void) = (bool (*)(void))(uintptr_t)dlsym(handle, "ctor_lib_intact");
+    CHECK(intact && intact());
+    CHECK(dlclose(handle) == 0);
+    CHECK(dlopen(library, RTLD_NOW | RTLD_NOLOAD) == NULL);
+    if (i == 100) before = rss_kib();
+  }
+  CHECK(rss_kib() <= before + 1024);
+  return status_wanted = 0;
+}
+
+// The allocator keeps no file descriptor and needs none.
+static int closed_stdio(void) {
+  CHECK(fcntl(0, F_GETFD) < 0 && fcntl(1, F_GETFD) < 0 && fcntl(2, F_GETFD) < 0);
+  exercise(1);
+  int fd = open("/dev/null", O_RDWR);
+  if (fd != 0) _exit(3);
+  exercise(2);
+  if (dup(0) != 1) _exit(4);
+  printf("nobody reads this\n");
+  return status_wanted = 0;
+}
+
+static int empty_environment(void) {
+  CHECK(environ == NULL || environ[0] == NULL);
+  exercise(1);
+  return status_wanted = 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) return 2;
+  name = argv[1];
+  if (!right_allocator()) return 2;
+#define CASE(function) \
+  if (strcmp(name, #function) == 0) return function()
+  CASE(constructors);
+  CASE(main_exits_as_a_thread);
+  CASE(exit_races_with_threads);
+  CASE(no_keys_left);
+  CASE(closed_stdio);
+  CASE(empty_environment);
+  if (argc > 2 && strcmp(name, "load_and_unload") == 0) return load_and_unload(argv[2]);
+  return 2;
+}

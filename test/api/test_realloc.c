@@ -1,0 +1,253 @@
+// test_realloc.c: realloc and reallocarray: contents kept over every change of
+// tier, memory given back, failure without loss, growth without a second copy.
+
+#include "testing.h"
+
+#include <cmocka.h>
+#include <sys/wait.h>
+
+// Resizes p and checks what must have been kept.
+static void *resized(void *p, size_t from, size_t to, uint64_t seed) {
+  void *q = realloc(p, hide_size(to));
+  assert_non_null(q);
+  assert_int_equal((uintptr_t)q % (to >= 16 ? 16 : 8), 0);
+  assert_true(malloc_usable_size(q) >= to);
+  assert_true(filled(q, from < to ? from & ~(size_t)7 : to & ~(size_t)7, seed));
+  return q;
+}
+
+static void null_is_malloc(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(tier_sizes); i++) {
+    void *p = realloc(hide(NULL), tier_sizes[i]);
+    assert_non_null(p);
+    fill(p, malloc_usable_size(p), i);
+    free(p);
+  }
+  void *p = realloc(hide(NULL), hide_size(0));
+  assert_non_null(p);
+  free(p);
+}
+
+static void from_every_tier_to_every_tier(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(tier_sizes); i++) {
+    for (size_t j = 0; j < COUNT(tier_sizes); j++) {
+      void *p = malloc(tier_sizes[i]);
+      assert_non_null(p);
+      fill(p, tier_sizes[i], i);
+      p = resized(p, tier_sizes[i], tier_sizes[j], i);
+      fill(p, tier_sizes[j], j);
+      assert_true(filled(p, tier_sizes[j], j));
+      free(p);
+    }
+  }
+}
+
+static void up_and_down_a_chain(void **state) {
+  (void)state;
+  size_t size = 1;
+  void *p = malloc(size);
+  fill(p, size, size);
+  for (size_t to = 2; to <= 32 * MIB; to += 1 + to / 7) {
+    p = resized(p, size, to, size);
+    fill(p, size = to, to);
+  }
+  while (size > 1) {
+    size_t to = size - 1 - size / 9;
+    if (to == 0) break;
+    p = resized(p, size, to, size);
+    fill(p, size = to, to);
+  }
+  free(p);
+}
+
+static void random_walk(void **state) {
+  (void)state;
+  enum { BLOCKS = 64 };
+  static struct {
+    void *p;
+    size_t size;
+  } b[BLOCKS];
+  uint64_t random = 3;
+  for (unsigned step = 0; step < 60000; step++) {
+    unsigned i = (unsigned)(chance(&random) % BLOCKS);
+    unsigned bits = (unsigned)(4 + chance(&random) % (step % 64 ? 14 : 19));
+    size_t to = 1 + chance(&random) % ((size_t)1 << bits);
+    b[i].p = resized(b[i].p, b[i].p ? b[i].size : 0, to, i);
+    fill(b[i].p, b[i].size = to, i);
+  }
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    assert_true(!b[i].p || filled(b[i].p, b[i].size, i));
+    free(b[i].p);
+  }
+}
+
+static void usable_bytes_survive(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(tier_sizes); i++) {
+    void *p = malloc(tier_sizes[i]);
+    size_t usable = malloc_usable_size(p);
+    fill(p, usable, i);
+    p = realloc(p, usable + 1);
+    assert_non_null(p);
+    assert_true(filled(p, usable & ~(size_t)7, i));
+    free(p);
+  }
+}
+
+static void aligned_blocks_keep_their_contents(void **state) {
+  (void)state;
+  for (size_t alignment = 16; alignment <= 4 * MIB; alignment *= 4) {
+    for (size_t i = 0; i < COUNT(tier_sizes); i++) {
+      void *p = memalign(alignment, tier_sizes[i]);
+      assert_non_null(p);
+      fill(p, tier_sizes[i], i);
+      p = resized(p, tier_sizes[i], tier_sizes[i] * 2, i);
+      free(p);
+    }
+  }
+}
+
+static void size_zero_frees(void **state) {
+  (void)state;
+  size_t before = rss_kib();
+  for (unsigned i = 0; i < 3000; i++) {
+    static const size_t sizes[] = {1000, 40000, 300000, 2000000};
+    size_t size = sizes[i % COUNT(sizes)];
+    void *p = malloc(size);
+    assert_non_null(p);
+    memset(p, 1, size);
+    errno = 12345;
+    assert_null(realloc(p, hide_size(0)));
+    assert_int_equal(errno, 12345);
+  }
+  assert_true(rss_kib() < before + 64 * KIB); // 1.7 GiB if nothing were freed
+}
+
+static void failure_leaves_the_block(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(tier_sizes); i++) {
+    size_t size = tier_sizes[i];
+    void *p = malloc(size), *q = hide(p);
+    fill(p, size, i);
+    errno = 0;
+    assert_null(realloc(p, hide_size(SIZE_MAX - 4096)));
+    assert_int_equal(errno, ENOMEM);
+    errno = 0;
+    assert_null(realloc(hide(q), hide_size((size_t)PTRDIFF_MAX - 64 * KIB)));
+    assert_int_equal(errno, ENOMEM);
+    assert_true(filled(q, size, i));
+    assert_true(malloc_usable_size(q) >= size);
+    free(q);
+  }
+}
+
+static void array_overflow(void **state) {
+  (void)state;
+  void *p = malloc(64), *q = hide(p);
+  fill(q, 64, 0);
+  errno = 0;
+  assert_null(reallocarray(hide(q), hide_size(SIZE_MAX / 2 + 1), 2));
+  assert_int_equal(errno, ENOMEM);
+  errno = 0;
+  assert_null(reallocarray(hide(q), hide_size(16), SIZE_MAX / 16 + 1));
+  assert_int_equal(errno, ENOMEM);
+  errno = 0;
+  assert_null(reallocarray(NULL, hide_size((size_t)1 << 32), (size_t)1 << 32));
+  assert_int_equal(errno, ENOMEM);
+  assert_true(filled(q, 64, 0));
+  assert_non_null(q = reallocarray(q, 1000, 64));
+  assert_true(filled(q, 64, 0));
+  assert_null(reallocarray(q, hide_size(0), 64));
+}
+
+// ---------------------------------------------------------------------------
+// Memory.
+
+static void shrinking_gives_memory_back(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(tier_sizes); i++) {
+    for (size_t j = 0; j < i; j++) {
+      size_t from = tier_sizes[i], to = tier_sizes[j];
+      if (from < 4 * to || from < 16 * KIB) continue;
+      void *p = malloc(from);
+      fill(p, from, i);
+      p = resized(p, from, to, i);
+      // Half of what was there may stay idle, and one OS page of a mapping.
+      assert_true(malloc_usable_size(p) <= from / 2 + 4096);
+      free(p);
+    }
+  }
+  size_t before = rss_kib();
+  void *p = malloc(128 * MIB);
+  memset(p, 1, 128 * MIB);
+  assert_true(rss_kib() > before + 120 * KIB);
+  p = realloc(p, 2 * MIB);
+  assert_true(rss_kib() < before + 16 * KIB);
+  p = realloc(p, 100);
+  assert_true(malloc_usable_size(p) <= 8192);
+  free(p);
+}
+
+// In a child of its own, for its own highest RSS.
+static void growth_to_1_gib_never_holds_two_copies(void **state) {
+  (void)state;
+  pid_t pid = fork();
+  if (pid == 0) {
+    size_t size = 100 * KIB;
+    char *p = malloc(size);
+    CHECK(p);
+    memset(p, 1, size);
+    while (size < GIB) {
+      size_t to = size + size / 4;
+      if (to > GIB) to = GIB;
+      CHECK((p = realloc(p, to)) != NULL);
+      memset(p + size, 1, to - size);
+      size = to;
+    }
+    for (size_t at = 0; at < size; at += 4096) CHECK(p[at] == 1);
+    size_t peak = status_kib("VmHWM:");
+    CHECK(peak > GIB / KIB && peak < GIB / KIB * 13 / 10);
+    free(p);
+    CHECK(rss_kib() < 128 * KIB);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(status, 0);
+}
+
+static void growth_in_small_steps_is_amortised(void **state) {
+  (void)state;
+  size_t size = 16;
+  char *p = malloc(size), *last = NULL;
+  unsigned moves = 0;
+  for (; size < 64 * MIB; size += 1 + size / 500) {
+    assert_non_null(p = realloc(p, size));
+    p[size - 1] = 1;
+    if (size > 4 * MIB) moves += p != last;
+    last = p;
+  }
+  // 1400 steps above 4 MiB.
+  if (on_hakmem()) assert_in_range(moves, 0, 200);
+  free(p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(null_is_malloc),
+      cmocka_unit_test(from_every_tier_to_every_tier),
+      cmocka_unit_test(up_and_down_a_chain),
+      cmocka_unit_test(random_walk),
+      cmocka_unit_test(usable_bytes_survive),
+      cmocka_unit_test(aligned_blocks_keep_their_contents),
+      cmocka_unit_test(size_zero_frees),
+      cmocka_unit_test(failure_leaves_the_block),
+      cmocka_unit_test(array_overflow),
+      cmocka_unit_test(shrinking_gives_memory_back),
+      cmocka_unit_test(growth_to_1_gib_never_holds_two_copies),
+      cmocka_unit_test(growth_in_small_steps_is_amortised),
+  };
+  return RUN(tests);
+}

@@ -1,0 +1,102 @@
+"""Instructions per malloc hit and per local free, and what they are.
+
+    python3 measure.py UNIT_HITS LIBHAKMEM_SO
+
+Runs the program under callgrind with N and with 2 N pairs. The difference, in
+the library's own object, is exactly what N pairs cost, start-up and refills
+aside. The instructions executed at least N times are the hit paths: none of
+them may be a call, a push or a pop, or use the stack otherwise (rows F2, F4).
+Exit status 77 (skipped) where valgrind is missing.
+"""
+
+import collections
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PAIRS = 2000
+SIZES = (16, 256, 1024)
+BUDGET = {"malloc": 17, "free": 20}
+
+
+def counts(program, library, pairs, size):
+    """{(function, address): executions} inside the library."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out")
+        run = subprocess.run(
+            ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
+             "--compress-pos=no", f"--callgrind-out-file={out}", program, str(pairs), str(size)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if run.returncode != 0:
+            sys.exit(f"callgrind ended with {run.returncode}:\n{run.stderr}")
+        executed = collections.Counter()
+        ours, function, skip = False, "", False
+        with open(out, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("ob="):
+                    ours = os.path.realpath(line[3:].strip()) == library
+                elif line.startswith("fn="):
+                    function = line[3:].strip()
+                elif line.startswith("calls="):
+                    skip = True  # the next line is the callee's share
+                elif re.match(r"0x[0-9a-f]+ ", line):
+                    if ours and not skip:
+                        executed[function, int(line.split()[0], 16)] += int(line.split()[2])
+                    skip = False
+        return executed
+
+
+def disassembly(library):
+    """{address: instruction text}"""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", library],
+                          capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^ *([0-9a-f]+):\t(.+)$", text, re.MULTILINE)
+    return {int(address, 16): instruction for address, instruction in found}
+
+
+def measure(program, library, code, size):
+    """(instructions per malloc, per free, faults) for one size."""
+    once, twice = (counts(program, library, n, size) for n in (PAIRS, 2 * PAIRS))
+    total, faults = collections.Counter(), []
+    for (function, address), n in sorted(twice.items()):
+        more = n - once[function, address]
+        if more == 0:
+            continue
+        kind = next((k for k in BUDGET if k in function), None)
+        if kind is None:
+            faults.append(f"{function} is on the hit path")
+            continue
+        total[kind] += more
+        instruction = code.get(address)
+        if instruction is None:
+            faults.append(f"{function}: no code at {address:#x}")
+        elif re.match(r"(call|push|pop|enter|leave)", instruction) or re.search(
+                r"%(r|e)?[sb]p\b", instruction):
+            faults.append(f"{function}: {instruction}")
+    return total["malloc"] / PAIRS, total["free"] / PAIRS, faults
+
+
+def main(program, library):
+    for tool in ("valgrind", "objdump"):
+        if not shutil.which(tool):
+            print(f"skipped: {tool} is not installed")
+            return 77
+    library = os.path.realpath(library)
+    code = disassembly(library)
+    failed = False
+    for size in SIZES:
+        malloc, free, faults = measure(program, library, code, size)
+        print(f"{size:5} bytes: {malloc:g} instructions per malloc hit (at most {BUDGET['malloc']}), "
+              f"{free:g} per local free (at most {BUDGET['free']})")
+        for fault in faults:
+            print(f"      {fault}")
+        # A count of nothing would mean that the library was not measured at all.
+        failed |= bool(faults) or not (3 < malloc <= BUDGET["malloc"] and 3 < free <= BUDGET["free"])
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,221 @@
+// front.h: allocation at every size and alignment, the way back from a pointer,
+// and `zeroed`.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "pool/huge.h"
+#include "superslab/shared_pool.h"
+#include "thread/front.h"
+#include "thread/process.h"
+
+static size_t usable(const void *p) {
+  hak_block_t block;
+  CHECK(hak_front_find(p, "test", &block));
+  return block.usable;
+}
+static void give(void *p) { hak_front_free_slow(p, "free"); }
+
+static void check_block(void *p, size_t size, size_t alignment) {
+  hak_block_t block;
+  CHECK(p != NULL);
+  CHECK(((uintptr_t)p & (alignment - 1)) == 0 && ((uintptr_t)p & 15) == 0);
+  CHECK(hak_front_find(p, "test", &block));
+  CHECK(block.usable >= size);
+  switch (block.kind) {
+  case HAK_KIND_TINY: CHECK(block.usable <= HAK_TINY_MAX); break;
+  case HAK_KIND_L2: CHECK(block.usable > HAK_TINY_MAX && block.usable <= HAK_L2_MAX); break;
+  case HAK_KIND_L25: CHECK(block.usable <= HAK_L25_MAX); break;
+  default:
+    CHECK(block.slab == NULL);
+    CHECK(size > HAK_L25_MAX || alignment > HAK_SLAB_SIZE);
+    break;
+  }
+}
+
+// Three blocks of each size at a time, all of them written to the end.
+static void all_sizes(void) {
+  size_t step = SANITIZED ? 7 : 1;
+  for (size_t size = 0; size <= 3 * MIB;) {
+    void *p[3];
+    for (unsigned i = 0; i < 3; i++) {
+      check_block(p[i] = hak_front_alloc(size, NULL), size, 16);
+      fill(p[i], usable(p[i]), size + i);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+      CHECK(filled(p[i], usable(p[i]), size + i));
+      give(p[i]);
+    }
+    size += size < 10000 ? step : size < HAK_L2_MAX + 70000 ? 97 * step : 30011;
+  }
+  for (size_t size = HAK_SIZE_MAX; size >= HAK_SIZE_MAX - 10000; size -= 1111)
+    CHECK(hak_front_alloc(size, NULL) == NULL);
+  CHECK(hak_front_alloc(SIZE_MAX, NULL) == NULL && hak_front_alloc(HAK_SIZE_MAX + 1, NULL) == NULL);
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(all_sizes)
+
+static void all_alignments(void) {
+  static const size_t sizes[] = {0, 1, 15, 16, 17, 100, 129, 500, 1000, 1024, 1025, 3000, 4096, 4097, 6000,
+                                 12288, 20000, 40000, 50000, 57344, 57345, 65536, 65537, 200000,
+                                 MIB - 1, MIB, MIB + 1, 5 * MIB};
+  for (size_t alignment = 1; alignment <= 64 * MIB; alignment *= 2)
+    for (unsigned s = 0; s < COUNT(sizes); s++) {
+      enum { N = 5 };
+      void *p[N];
+      for (unsigned i = 0; i < N; i++) {
+        bool zeroed;
+        check_block(p[i] = hak_front_alloc_aligned(alignment, sizes[s], &zeroed), sizes[s], alignment);
+        if (zeroed) CHECK(all_zero(p[i], usable(p[i])));
+        fill(p[i], usable(p[i]), i);
+      }
+      for (unsigned i = 0; i < N; i++) {
+        CHECK(filled(p[i], usable(p[i]), i));
+        give(p[i]);
+      }
+    }
+  CHECK(hak_front_alloc_aligned(64, SIZE_MAX - 10, NULL) == NULL);
+  CHECK(hak_front_alloc_aligned(GIB, HAK_SIZE_MAX - 10, NULL) == NULL);
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(all_alignments)
+
+// Every pointer into a live block is recognised for what it is. (Misuse is printed
+// and ignored here; test/abort checks the messages.)
+static void back_from_any_pointer(void) {
+  hak_option(ABORT) = 0;
+  int null = open("/dev/null", 1);
+  int saved = dup(2);
+  static const size_t sizes[] = {16, 80, 1024, 3000, 30000, 57344, 100000, MIB, 3 * MIB};
+  for (unsigned s = 0; s < COUNT(sizes); s++) {
+    char *p = hak_front_alloc(sizes[s], NULL);
+    hak_block_t block;
+    dup2(null, 2);
+    for (size_t at = 0; at < usable(p); at += at < 64 ? 1 : 1000 + at / 10) {
+      bool found = hak_front_find(p + at, "test", &block);
+      if (found != (at == 0)) dup2(saved, 2);
+      CHECK_EQUAL(found, at == 0);
+    }
+    give(p + 16 * (sizes[s] > 16)); // ignored
+    dup2(saved, 2);
+    if (sizes[s] > 16) CHECK(hak_front_find(p, "test", &block));
+    if (sizes[s] > 16) give(p);
+  }
+}
+ISOLATED(back_from_any_pointer)
+
+// ---------------------------------------------------------------------------
+
+// Whenever zeroed is reported the memory is zero, to the last usable byte, whatever
+// was there before.
+static void zeroed_is_true(void) {
+  hak_process_init();
+  enum { LIVE = 300 };
+  static void *live[LIVE];
+  uint64_t seed = 11;
+  unsigned reported[4] = {0}, total[4] = {0};
+  if (hak_option(LRU_CAP) > 2 && hak_option(LRU_CAP) < 100) hak_option(LRU_CAP) = 2;
+  for (unsigned i = 0; i < SCALED(60000u); i++) {
+    unsigned k = (unsigned)chance_below(&seed, LIVE);
+    if (live[k]) {
+      give(live[k]);
+      live[k] = NULL;
+      continue;
+    }
+    unsigned tier = chance_below(&seed, 100) < 2 ? 3 : (unsigned)chance_below(&seed, 3);
+    size_t size = tier == 0   ? chance_below(&seed, HAK_TINY_MAX + 1)
+                  : tier == 1 ? HAK_TINY_MAX + 1 + chance_below(&seed, HAK_L2_MAX - HAK_TINY_MAX)
+                  : tier == 2 ? HAK_L2_MAX + 1 + chance_below(&seed, 300000)
+                              : HAK_L25_MAX + 1 + chance_below(&seed, 300000);
+    bool zeroed = true;
+    void *p = live[k] = chance_below(&seed, 8) ? hak_front_alloc(size, &zeroed)
+                                              : hak_front_alloc_aligned(64, size, &zeroed);
+    CHECK(p != NULL);
+    size_t n = usable(p);
+    if (zeroed) CHECK(all_zero(p, n));
+    reported[tier] += zeroed, total[tier]++;
+    if (chance_below(&seed, 4)) memset(p, 0x5a, n);
+    if (i % 5000 == 4999) { // let go of all, so that SuperSlabs empty and are evicted
+      for (unsigned j = 0; j < LIVE; j++) give(live[j]), live[j] = NULL;
+      hak_heap_release_idle(hak_tls_heap);
+      hak_pool_trim((unsigned)chance_below(&seed, 2));
+    }
+  }
+  printf("reported as zero: %u of %u tiny, %u of %u L2, %u of %u L2.5, %u of %u huge\n", reported[0],
+         total[0], reported[1], total[1], reported[2], total[2], reported[3], total[3]);
+  CHECK(reported[1] > 0 && reported[2] > 0 && reported[3] == total[3]);
+  CHECK(reported[2] < total[2]);
+}
+ISOLATED(zeroed_is_true)
+
+// ---------------------------------------------------------------------------
+
+// No two live blocks overlap and all keep their contents: random sizes, order, and
+// two kinds of frees, with the invariants walked now and then.
+static void contents(void) {
+  enum { LIVE = 3000 };
+  static struct {
+    char *p;
+    size_t size;
+  } live[LIVE];
+  uint64_t seed = 21;
+  for (unsigned i = 0; i < SCALED(400000u); i++) {
+    unsigned k = (unsigned)chance_below(&seed, LIVE);
+    if (live[k].p) {
+      CHECK(filled(live[k].p, live[k].size, k));
+      give(live[k].p);
+      live[k].p = NULL;
+    } else {
+      unsigned kind = (unsigned)chance_below(&seed, 1000);
+      size_t limit = kind < 900 ? 2000 : kind < 995 ? 70000 : 1500000;
+      live[k].size = chance_below(&seed, limit);
+      char *hit = hak_front_hit(live[k].size);
+      CHECK((live[k].p = hit ? hit : hak_front_alloc(live[k].size, NULL)) != NULL);
+      fill(live[k].p, live[k].size, k);
+    }
+    if (i % 20000 == 0 && i > 0) hak_heap_check(hak_tls_heap);
+  }
+  for (unsigned k = 0; k < LIVE; k++) {
+    if (!live[k].p) continue;
+    CHECK(filled(live[k].p, live[k].size, k));
+    give(live[k].p);
+  }
+  hak_heap_check(hak_tls_heap);
+  hak_heap_release_idle(hak_tls_heap);
+  hak_pool_trim(0);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, 0);
+  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+}
+ISOLATED(contents)
+
+// Rows F1, S2: in a steady state the front serves, and each refill brings a batch.
+static void refills_bring_batches(void) {
+  hak_process_init();
+  enum { N = 4000 };
+  static void *blocks[N];
+  for (unsigned i = 0; i < N; i++) blocks[i] = hak_front_alloc(64, NULL);
+  hak_class_stats_t *c = &hak_tls_heap->classes[hak_size_class(64)];
+  uint64_t batch = hak_option(REFILL_BATCH) < 64 ? hak_option(REFILL_BATCH) : 64; // one OS page
+  CHECK_EQUAL(c->refills, (N + batch - 1) / batch);
+  CHECK_EQUAL(c->blocks, c->refills * batch);
+  for (unsigned i = 0; i < N; i++) give(blocks[i]);
+  uint64_t before = c->refills;
+  for (unsigned round = 0; round < 1000; round++) {
+    for (unsigned i = 0; i < 100; i++) blocks[i] = hak_front_alloc(64, NULL);
+    for (unsigned i = 0; i < 100; i++) give(blocks[i]);
+  }
+  CHECK(c->refills - before <= 20); // of 100 000
+}
+ISOLATED(refills_bring_batches)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(all_sizes),
+    ISOLATED_TEST(all_alignments),
+    ISOLATED_TEST(back_from_any_pointer),
+    ISOLATED_TEST(zeroed_is_true),
+    ISOLATED_TEST(contents),
+    ISOLATED_TEST(refills_bring_batches),
+  };
+  return RUN(tests);
+}

@@ -1,0 +1,348 @@
+// heap.h: which heap a thread works on and what becomes of it.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "thread/front.h"
+#include "thread/heap.h"
+#include "thread/process.h"
+#include "thread/remote.h"
+
+static uint64_t stat(hak_stat_t which) {
+  uint64_t n = 0;
+  for (uint32_t id = 1; id <= hak_heap_count(); id++)
+    n += hak_load_relaxed(&hak_heap_by_id(id)->stats[which]);
+  return n;
+}
+// Tiny and L2 slabs in use, of one heap or (NULL) of all.
+static unsigned slabs_of(hak_heap_t *heap) {
+  unsigned n = 0;
+  for (uint32_t i = 32; i < hak_superslab_count() << HAK_SLABS_SHIFT; i++) {
+    hak_slab_t *slab = hak_slab_at(i);
+    hak_kind_t kind = hak_slab_kind(slab);
+    if (kind == HAK_KIND_TINY || kind == HAK_KIND_L2) n += !heap || hak_slab_owner(slab) == heap;
+  }
+  return n;
+}
+static uint64_t live_blocks(void) {
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s));
+  return s.live_blocks;
+}
+
+static void fronts(void) {
+  hak_process_init();
+  static hak_heap_t heap;
+  static hak_slab_t slabs[HAK_CLASSES];
+  for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_set_front(&heap, c, &slabs[c]);
+  for (size_t size = 0; size <= HAK_TINY_MAX; size++) {
+    hak_slab_t *slab = heap.tiny[(size + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
+    CHECK(slab == &slabs[hak_size_class(size ? size : 1)]);
+  }
+  for (unsigned c = 0; c < HAK_CLASSES; c++) CHECK(hak_heap_front(&heap, c) == &slabs[c]);
+  for (unsigned i = 0; i < HAK_TINY_STEPS; i++) CHECK(hak_heap_none.tiny[i] == &hak_slab_none);
+  for (unsigned i = 0; i < HAK_L2_CLASSES; i++) CHECK(hak_heap_none.l2[i] == &hak_slab_none);
+}
+ISOLATED(fronts)
+
+static void partial_lists(void) {
+  hak_process_init();
+  static hak_heap_t heap;
+  hak_slab_t *slabs[6];
+  for (unsigned i = 0; i < 6; i++) {
+    hak_source_t source;
+    hak_slab_init(slabs[i] = hak_pool_acquire(1, &source), &heap, 4);
+    hak_heap_add_partial(&heap, slabs[i]);
+  }
+  const unsigned order[] = {0, 5, 2, 3, 1, 4}; // last, first, middle, ..., only
+  for (unsigned k = 0; k < 6; k++) {
+    hak_heap_remove_partial(&heap, slabs[order[k]]);
+    unsigned length = 0, before = 0;
+    for (uint32_t i = heap.partial[4]; i; i = hak_slab_at(i)->next, length++) {
+      CHECK_EQUAL(hak_slab_at(i)->prev, before);
+      CHECK(hak_slab_at(i) != slabs[order[k]]);
+      before = i;
+    }
+    CHECK_EQUAL(length, 5 - k);
+  }
+  CHECK_EQUAL(heap.partial[4], 0);
+}
+ISOLATED(partial_lists)
+
+// ---------------------------------------------------------------------------
+// Threads come and go.
+
+static void *touch(void *argument) {
+  (void)argument;
+  CHECK(hak_tls_heap == &hak_heap_none);
+  void *p = hak_malloc(100);
+  CHECK(p != NULL && hak_tls_heap != &hak_heap_none);
+  CHECK_EQUAL(hak_tls_heap->state, HAK_HEAP_ATTACHED);
+  hak_free(p);
+  return NULL;
+}
+
+static void heaps_are_used_again(void) {
+  hak_free(hak_malloc(1));
+  CHECK_EQUAL(hak_heap_count(), 1);
+  CHECK_EQUAL(hak_tls_heap->id, 1);
+  for (unsigned i = 0; i < SCALED(2000u); i++) unit_in_thread(touch, NULL);
+  CHECK_EQUAL(hak_heap_count(), 2);
+  CHECK_EQUAL(hak_heap_by_id(2)->state, HAK_HEAP_ORPHAN);
+  CHECK_EQUAL(stat(HAK_STAT_heap_attach), 1 + SCALED(2000u));
+  CHECK_EQUAL(stat(HAK_STAT_heap_orphan), SCALED(2000u));
+  CHECK_EQUAL(live_blocks(), 0);
+  CHECK(hak_heap_by_id(0) == NULL && hak_heap_by_id(3) == NULL);
+}
+ISOLATED(heaps_are_used_again)
+
+static pthread_barrier_t together;
+static void *touch_together(void *argument) {
+  touch(argument);
+  pthread_barrier_wait(&together);
+  void *p = hak_malloc(5000);
+  hak_free(p);
+  return NULL;
+}
+
+static void many_at_once(void) {
+  enum { N = 200 };
+  for (unsigned round = 0; round < 3; round++) {
+    pthread_t threads[N];
+    pthread_barrier_init(&together, NULL, N);
+    for (unsigned i = 0; i < N; i++) threads[i] = unit_start(touch_together, NULL);
+    for (unsigned i = 0; i < N; i++) unit_join(threads[i]);
+    CHECK(hak_heap_count() <= N + 1);
+  }
+  for (uint32_t id = 2; id <= hak_heap_count(); id++) {
+    CHECK_EQUAL(hak_heap_by_id(id)->id, id);
+    CHECK(hak_heap_by_id(id)->state != HAK_HEAP_CLAIMED);
+  }
+  CHECK_EQUAL(slabs_of(NULL), 0);
+}
+ISOLATED(many_at_once)
+
+// ---------------------------------------------------------------------------
+// What an ended thread leaves behind.
+
+#define LEFT 20000
+static void *left[LEFT];
+static size_t left_size[LEFT];
+static unsigned left_count;
+static hak_heap_t *left_by;
+
+static void leave_block(size_t size) {
+  CHECK(left_count < LEFT && (left[left_count] = hak_malloc(size)) != NULL);
+  fill(left[left_count], size, left_count);
+  left_size[left_count++] = size;
+}
+static void *leave_every_class(void *argument) {
+  (void)argument;
+  for (unsigned round = 0; round < 3; round++)
+    for (unsigned c = 0; c < HAK_CLASSES; c++)
+      for (unsigned i = 0; i < (c < HAK_TINY_CLASSES ? 60 : 12); i++) leave_block(hak_class_size(c) - i % 16);
+  left_by = hak_tls_heap;
+  return NULL;
+}
+static void free_left(unsigned i) {
+  CHECK(filled(left[i], left_size[i], i));
+  hak_free(left[i]);
+}
+
+// Frees by others tidy the orphan: in the end no slab is stuck in it.
+static void orphans_are_serviced(void) {
+  hak_free(hak_malloc(1));
+  unit_in_thread(leave_every_class, NULL);
+  CHECK(left_by != hak_tls_heap && left_by->state == HAK_HEAP_ORPHAN);
+  unsigned had = slabs_of(left_by);
+  CHECK(had >= HAK_CLASSES);
+  uint64_t mapped = hak_mapped.superslab_bytes;
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  hak_remote_flush(hak_tls_heap);
+  CHECK(stat(HAK_STAT_heap_service) > 0);
+  CHECK_EQUAL(left_by->state, HAK_HEAP_ORPHAN);
+  CHECK_EQUAL(left_by->inbox, 0);
+  // One empty slab of each tiny class may stay with the orphan for its next owner.
+  unsigned stay = slabs_of(left_by);
+  printf("slabs of an ended thread: %u, after all blocks were freed: %u\n", had, stay);
+  CHECK(stay <= HAK_TINY_CLASSES);
+  CHECK_EQUAL(live_blocks(), 0);
+  hak_trim(0);
+  CHECK_EQUAL(slabs_of(NULL), 0);
+  CHECK(mapped > 0);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, 0);
+}
+ISOLATED(orphans_are_serviced)
+
+static void *free_all_left(void *argument) {
+  (void)argument;
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  return NULL;
+}
+
+// The same when the freer ends too, without any other slow path.
+static void freers_that_end(void) {
+  unit_in_thread(leave_every_class, NULL);
+  unit_in_thread(free_all_left, NULL);
+  CHECK_EQUAL(live_blocks(), 0);
+  // It got the orphan itself, so all slabs have gone with its own end.
+  CHECK_EQUAL(slabs_of(NULL), 0);
+}
+ISOLATED(freers_that_end)
+
+// A running thread takes over partial slabs before it asks for new ones.
+static void running_threads_adopt(void) {
+  hak_option(REMOTE_PENDING) = 0;
+  hak_free(hak_malloc(1));
+  unit_in_thread(leave_every_class, NULL);
+  uint64_t mapped = hak_mapped.superslab_bytes;
+  for (unsigned i = 0; i < left_count; i += 2) free_left(i);
+  hak_remote_flush(hak_tls_heap);
+  uint64_t pooled = stat(HAK_STAT_refill_pool);
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    void *p = hak_malloc(hak_class_size(c));
+    CHECK(p != NULL);
+    fill(p, hak_class_size(c), 1);
+  }
+  CHECK(stat(HAK_STAT_refill_adopt) >= 1);
+  CHECK_EQUAL(stat(HAK_STAT_refill_pool), pooled);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, mapped);
+  hak_heap_check(hak_tls_heap);
+  for (unsigned i = 1; i < left_count; i += 2) free_left(i);
+  CHECK_EQUAL(live_blocks(), HAK_CLASSES);
+}
+ISOLATED(running_threads_adopt)
+
+// A new thread goes on where the ended one stopped.
+static void *go_on(void *argument) {
+  (void)argument;
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  CHECK(hak_tls_heap == left_by);
+  return NULL;
+}
+static void new_threads_take_orphans(void) {
+  hak_free(hak_malloc(1));
+  unit_in_thread(leave_every_class, NULL);
+  unit_in_thread(go_on, NULL);
+  CHECK_EQUAL(hak_heap_count(), 2);
+  CHECK_EQUAL(slabs_of(NULL), 0 + slabs_of(hak_tls_heap));
+  CHECK_EQUAL(stat(HAK_STAT_free_remote), 0); // its own by then
+}
+ISOLATED(new_threads_take_orphans)
+
+// Alloc and free after the heap's end, from keys whose destructors run again.
+static pthread_key_t late_key;
+static _Atomic unsigned late_runs;
+static void late(void *value) {
+  uintptr_t n = (uintptr_t)value;
+  void *p = hak_malloc(1000), *q = hak_malloc(50000);
+  CHECK(p && q);
+  hak_free(p), hak_free(q);
+  if (n > 1) leave_block(n * 100); // stays
+  hak_fetch_add_relaxed(&late_runs, 1);
+  if (n > 1) pthread_setspecific(late_key, (void *)(n - 1));
+}
+static void *end_late(void *argument) {
+  pthread_setspecific(late_key, (void *)(uintptr_t)4);
+  return touch(argument);
+}
+static void after_the_heaps_end(void) {
+  hak_process_init();
+  CHECK(pthread_key_create(&late_key, late) == 0); // after the library's: runs later
+  hak_free(hak_malloc(1));
+  for (unsigned i = 0; i < 50; i++) unit_in_thread(end_late, NULL);
+  CHECK_EQUAL(late_runs, 200);
+  CHECK_EQUAL(hak_heap_count(), 2);
+  CHECK_EQUAL(hak_heap_by_id(2)->state, HAK_HEAP_ORPHAN);
+  CHECK(!hak_heap_by_id(2)->transient);
+  CHECK_EQUAL(live_blocks(), 150);
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  CHECK_EQUAL(live_blocks(), 0);
+}
+ISOLATED(after_the_heaps_end)
+
+// A thread that got its heap's slabs back to the last one releases idle ones.
+static void idle_slabs_go(void) {
+  leave_every_class(NULL);
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  hak_heap_check(hak_tls_heap);
+  // Per class the one in front and, tiny, an empty one kept against ping-pong.
+  CHECK(slabs_of(NULL) <= HAK_CLASSES + HAK_TINY_CLASSES);
+  hak_heap_release_idle(hak_tls_heap);
+  CHECK_EQUAL(slabs_of(NULL), 0);
+  for (unsigned c = 0; c < HAK_CLASSES; c++)
+    CHECK(hak_heap_front(hak_tls_heap, c) == &hak_slab_none && hak_tls_heap->partial[c] == 0);
+}
+ISOLATED(idle_slabs_go)
+
+// ---------------------------------------------------------------------------
+// Fork
+
+static _Atomic bool stop;
+static void *churn(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  void *blocks[64] = {NULL};
+  while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+    unsigned k = (unsigned)chance_below(&seed, 64);
+    hak_free(blocks[k]);
+    blocks[k] = hak_malloc(chance_below(&seed, 40) ? chance_below(&seed, 3000) : 200000);
+  }
+  for (unsigned k = 0; k < 64; k++) hak_free(blocks[k]);
+  return NULL;
+}
+
+static void child_of_a_threaded_parent(void) {
+  // Everything of the parent can be freed, everything can be allocated.
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  for (uint32_t id = 2; id <= hak_heap_count(); id++) CHECK_EQUAL(hak_heap_by_id(id)->state, HAK_HEAP_DEAD);
+  left_count = 0;
+  leave_every_class(NULL);
+  hak_heap_check(hak_tls_heap);
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  left_count = 0;
+#if !defined(__SANITIZE_THREAD__) && !HAK_TSAN // TSan has no threads after such a fork
+  unit_in_thread(leave_every_class, NULL);
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+#endif
+  hak_trim(0);
+  _exit(0);
+}
+
+static void fork_while_others_allocate(void) {
+  pthread_t threads[3];
+  unit_in_thread(leave_every_class, NULL); // orphaned blocks too
+  for (uintptr_t i = 0; i < 3; i++) threads[i] = unit_start(churn, (void *)(i + 1));
+  for (unsigned i = 0; i < 20; i++) {
+    leave_block(100 + i), leave_block(3000 * i), leave_block(100000);
+    pid_t pid = fork();
+    if (pid == 0) child_of_a_threaded_parent();
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK_EQUAL(status, 0);
+  }
+  stop = true;
+  for (unsigned i = 0; i < 3; i++) unit_join(threads[i]);
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  CHECK_EQUAL(live_blocks(), 0);
+}
+ISOLATED(fork_while_others_allocate)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(fronts),
+    ISOLATED_TEST(partial_lists),
+    ISOLATED_TEST(heaps_are_used_again),
+    ISOLATED_TEST(many_at_once),
+    ISOLATED_TEST(orphans_are_serviced),
+    ISOLATED_TEST(freers_that_end),
+    ISOLATED_TEST(running_threads_adopt),
+    ISOLATED_TEST(new_threads_take_orphans),
+    ISOLATED_TEST(after_the_heaps_end),
+    ISOLATED_TEST(idle_slabs_go),
+    ISOLATED_TEST(fork_while_others_allocate),
+  };
+  return RUN(tests);
+}

@@ -1,0 +1,213 @@
+// huge.h: a mapping per block.
+
+#include "unit.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "pool/huge.h"
+#include "superslab/superslab.h"
+#include "thread/process.h"
+
+static size_t pages(size_t n) { return (n + hak_os_page_size - 1) / hak_os_page_size * hak_os_page_size; }
+
+static void alignments(void) {
+  hak_process_init();
+  hak_huge_free(hak_huge_alloc(1, 1)); // the pagemap's leaf
+  uint64_t bytes = hak_mapped.huge_bytes;
+  for (size_t alignment = 1; alignment <= GIB; alignment *= 2) {
+    const size_t sizes[] = {0, 1, 5000, MIB + 1, 3 * MIB, 5 * MIB + 4097};
+    for (unsigned i = 0; i < COUNT(sizes); i++) {
+      size_t mapped = status_kib("VmSize:");
+      char *p = hak_huge_alloc(sizes[i], alignment), *q = hak_huge_alloc(sizes[i], alignment);
+      CHECK(p && q && p != q);
+      CHECK(((uintptr_t)p & (alignment - 1)) == 0 && ((uintptr_t)p & (2 * MIB - 1)) == 0);
+      size_t usable = hak_huge_usable(p);
+      CHECK_EQUAL(usable, pages(sizes[i] ? sizes[i] : 1));
+      CHECK_EQUAL(hak_mapped.huge_bytes - bytes, 2 * usable);
+      CHECK_EQUAL(hak_huge_count(), 2);
+      // No address space beyond the block is kept.
+      if (!SANITIZED) CHECK(status_kib("VmSize:") - mapped <= 2 * usable / 1024 + 256);
+      p[0] = p[usable - 1] = 1;
+      CHECK_EQUAL(q[0] + q[usable - 1], 0);
+      CHECK_EQUAL(hak_huge_usable(p + 16), 0);
+      CHECK(hak_huge_around(p + usable - 1) == p);
+      CHECK(hak_huge_free(p) && hak_huge_free(q));
+      CHECK(!hak_huge_free(p) && hak_huge_usable(p) == 0);
+      CHECK(hak_huge_around(p) == NULL);
+    }
+  }
+  CHECK_EQUAL(hak_mapped.huge_bytes, bytes);
+  CHECK_EQUAL(hak_huge_count(), 0);
+}
+ISOLATED(alignments)
+
+// Alignments no address has: refused, and nothing is mapped, least of all at NULL.
+static void impossible_alignments(void) {
+  hak_process_init();
+  size_t mappings = mapping_count();
+  for (unsigned shift = 47; shift < 64; shift++) {
+    const size_t sizes[] = {1, 5 * MIB, (size_t)PTRDIFF_MAX / 2};
+    for (unsigned i = 0; i < COUNT(sizes); i++) {
+      errno = 0;
+      CHECK(hak_aligned_alloc((size_t)1 << shift, sizes[i]) == NULL);
+      CHECK_EQUAL(errno, ENOMEM);
+      unsigned char resident;
+      CHECK(mincore((void *)(uintptr_t)0, 4096, &resident) != 0 && errno == ENOMEM);
+    }
+  }
+  CHECK(mapping_count() <= mappings + 2); // the heap's own
+}
+ISOLATED(impossible_alignments)
+
+static void mappings_are_given_back(void) {
+  hak_process_init();
+  hak_huge_free(hak_huge_alloc(1, 1));
+  enum { N = 100 };
+  void *blocks[N];
+  size_t before = mapping_count();
+  for (unsigned i = 0; i < N; i++) CHECK((blocks[i] = hak_huge_alloc(2 * MIB + i * 4096, 1)) != NULL);
+  CHECK(mapping_count() <= before + N);
+  for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(blocks[i]));
+  CHECK(mapping_count() <= before + 1);
+}
+ISOLATED(mappings_are_given_back)
+
+// Takes the address space behind p, so that it cannot grow where it is.
+static void *wall_behind(char *p) {
+  void *at = p + hak_huge_usable(p);
+  void *wall = mmap(at, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  return wall == at ? wall : NULL; // NULL: something was there already
+}
+
+static void resize(void) {
+  hak_process_init();
+  hak_huge_free(hak_huge_alloc(1, 1));
+  for (unsigned walled = 0; walled < 2; walled++) {
+    char *p = hak_huge_alloc(4 * MIB, 1);
+    fill(p, 4 * MIB, 1);
+    size_t mappings = mapping_count();
+    size_t size = 4 * MIB;
+    unsigned moves = 0;
+    while (size < 200 * MIB) {
+      void *wall = walled ? wall_behind(p) : NULL;
+      size_t usable = hak_huge_usable(p);
+      size = usable + 1;
+      char *q = hak_huge_resize(p, size);
+      CHECK(q != NULL);
+      moves += q != p;
+      if (q != p) CHECK(hak_huge_usable(p) == 0 && !hak_huge_free(p));
+      if (wall) munmap(wall, 4096);
+      p = q;
+      CHECK(hak_huge_usable(p) >= usable + usable / 8); // amortised
+      CHECK_EQUAL(hak_mapped.huge_bytes, hak_huge_usable(p));
+      CHECK_EQUAL(hak_huge_count(), 1);
+      CHECK(filled(p, 4 * MIB, 1));
+      CHECK(((uintptr_t)p & (2 * MIB - 1)) == 0);
+      CHECK_EQUAL(p[size - 1], 0);
+      p[size - 1] = 3;
+      CHECK(mapping_count() <= mappings + 2);
+    }
+    if (walled) CHECK(moves > 0);
+    // Shrinking gives the pages back and never moves.
+    size_t mapped = status_kib("VmSize:");
+    CHECK(hak_huge_resize(p, 4 * MIB) == p);
+    CHECK_EQUAL(hak_huge_usable(p), 4 * MIB);
+    if (!SANITIZED) CHECK(mapped - status_kib("VmSize:") > 190 * 1024);
+    CHECK(filled(p, 4 * MIB, 1));
+    CHECK(hak_huge_resize(p, 4 * MIB - 1) == p);
+    CHECK(hak_huge_resize(p, 4 * MIB) == p);
+    CHECK(hak_huge_free(p));
+    CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+  }
+}
+ISOLATED(resize)
+
+// Row M7: a block that has to move is not copied: old + new are never resident.
+static void growth_never_holds_both(void) {
+  hak_process_init();
+  size_t size = 64 * MIB;
+  char *p = hak_huge_alloc(size, 1);
+  memset(p, 1, size);
+  wall_behind(p);
+  char *q = hak_huge_resize(p, 2 * size);
+  CHECK(q && q != p);
+  CHECK(q[0] == 1 && q[size - 1] == 1 && q[size] == 0);
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  if (!SANITIZED) CHECK((size_t)usage.ru_maxrss < (size + size / 4) / 1024);
+  CHECK(hak_huge_free(q));
+}
+ISOLATED(growth_never_holds_both)
+
+static void refused_growth(void) {
+  hak_process_init();
+  char *p = hak_huge_alloc(4 * MIB, 1);
+  fill(p, 4 * MIB, 7);
+  uint64_t bytes = hak_mapped.huge_bytes;
+  for (unsigned skip = 0; skip < 4; skip++) {
+    hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_REMAP, skip, false);
+    char *q = hak_huge_resize(p, 40 * MIB);
+    hak_os_fault(0, 0, false);
+    if (q) { // grown where it is, or fewer calls were needed
+      CHECK(filled(q, 4 * MIB, 7));
+      p = hak_huge_resize(q, 4 * MIB);
+      CHECK(p == q);
+    }
+    CHECK(filled(p, 4 * MIB, 7));
+    CHECK_EQUAL(hak_huge_usable(p), 4 * MIB);
+    CHECK_EQUAL(hak_mapped.huge_bytes, bytes);
+  }
+  // Shrinking that is refused leaves the block as it was, which is enough.
+  hak_os_fault(HAK_FAULT_ALL, 0, false);
+  CHECK(hak_huge_resize(p, 2 * MIB) == p);
+  hak_os_fault(0, 0, false);
+  CHECK(filled(p, 4 * MIB, 7) && hak_huge_usable(p) == 4 * MIB);
+  // So does an unmap that is refused; the memory goes back all the same.
+  hak_os_fault(HAK_FAULT_UNMAP, 0, false);
+  CHECK(hak_huge_free(p));
+  hak_os_fault(0, 0, false);
+  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+}
+ISOLATED(refused_growth)
+
+#define THREADS 4
+#define BLOCKS 300
+static void *blocks[BLOCKS];
+static _Atomic unsigned winners[BLOCKS];
+static pthread_barrier_t barrier;
+static void *free_all(void *argument) {
+  (void)argument;
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    if (i % 30 == 0) pthread_barrier_wait(&barrier);
+    if (hak_huge_free(blocks[i])) hak_fetch_add_relaxed(&winners[i], 1);
+  }
+  return NULL;
+}
+static void one_of_many_frees_wins(void) {
+  hak_process_init();
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK((blocks[i] = hak_huge_alloc(MIB + 1, 1)) != NULL);
+  pthread_t threads[THREADS];
+  pthread_barrier_init(&barrier, NULL, THREADS);
+  for (unsigned i = 0; i < THREADS; i++) threads[i] = unit_start(free_all, NULL);
+  for (unsigned i = 0; i < THREADS; i++) unit_join(threads[i]);
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK_EQUAL(winners[i], 1);
+  CHECK_EQUAL(hak_huge_count(), 0);
+  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+}
+ISOLATED(one_of_many_frees_wins)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(alignments),
+    ISOLATED_TEST(impossible_alignments),
+    ISOLATED_TEST(mappings_are_given_back),
+    ISOLATED_TEST(resize),
+    ISOLATED_TEST(growth_never_holds_both),
+    ISOLATED_TEST(refused_growth),
+    ISOLATED_TEST(one_of_many_frees_wins),
+  };
+  return RUN(tests);
+}

@@ -1,0 +1,133 @@
+// l25.h: one block per run of slabs, no owner.
+
+#include "unit.h"
+
+#include "pool/l25.h"
+#include "superslab/slab.h"
+#include "thread/front.h"
+#include "thread/process.h"
+
+static hak_slab_t *head_of(const void *p) { return hak_slab_lookup(p); }
+static uint32_t free_mask(const hak_slab_t *slab) {
+  return hak_registry.superslabs[hak_slab_index(slab) >> HAK_SLABS_SHIFT].free_mask;
+}
+static uint32_t bits_of(const hak_slab_t *slab, unsigned n) {
+  return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+}
+static void *alloc(size_t size) {
+  bool zeroed;
+  hak_source_t source;
+  char *p = hak_l25_alloc(size, &zeroed, &source);
+  CHECK(p != NULL);
+  if (zeroed) CHECK(all_zero(p, hak_l25_usable(head_of(p))));
+  return p;
+}
+
+static void every_length(void) {
+  hak_process_init();
+  uint64_t seed = 4;
+  for (unsigned i = 0; i < 600; i++) {
+    size_t size = i < 40 ? (i / 2 + 1) * 32768 + (i & 1) : 1 + chance_below(&seed, HAK_L25_MAX);
+    if (size > HAK_L25_MAX) size = HAK_L25_MAX;
+    char *p = alloc(size);
+    hak_slab_t *head = head_of(p);
+    unsigned n = (unsigned)((size + HAK_SLAB_SIZE - 1) / HAK_SLAB_SIZE);
+    CHECK(((uintptr_t)p & (HAK_SLAB_SIZE - 1)) == 0);
+    CHECK_EQUAL(hak_l25_usable(head), (size + 4095) / 4096 * 4096);
+    CHECK_EQUAL(head->run, n);
+    CHECK_EQUAL(hak_slab_kind(head), HAK_KIND_L25);
+    CHECK_EQUAL(free_mask(head) & bits_of(head, n), 0);
+    for (unsigned s = 1; s < n; s++) {
+      CHECK(head_of(p + s * HAK_SLAB_SIZE) == head + s);
+      CHECK_EQUAL(hak_slab_kind(head + s), HAK_KIND_INTERIOR);
+      CHECK_EQUAL(head[s].offset, s);
+    }
+    memset(p, 0xee, hak_l25_usable(head));
+    CHECK(hak_l25_free(head));
+    for (unsigned s = 0; s < n; s++) CHECK_EQUAL(hak_slab_kind(head + s), HAK_KIND_FREE);
+    CHECK_EQUAL(free_mask(head) & bits_of(head, n), bits_of(head, n));
+  }
+}
+ISOLATED(every_length)
+
+static void resize_in_place(void) {
+  hak_process_init();
+  char *p = alloc(1000000);
+  hak_slab_t *head = head_of(p);
+  fill(p, 1000000, 1);
+  CHECK_EQUAL(head->run, 16);
+  CHECK(hak_l25_resize(head, 16 * HAK_SLAB_SIZE)); // to the end of the run
+  CHECK_EQUAL(hak_l25_usable(head), MIB);
+  CHECK(filled(p, 1000000, 1));
+  for (unsigned n = 15; n >= 1; n--) {
+    size_t size = n * HAK_SLAB_SIZE - 5000;
+    CHECK(hak_l25_resize(head, size));
+    CHECK_EQUAL(head->run, n);
+    CHECK_EQUAL(hak_l25_usable(head), (size + 4095) / 4096 * 4096);
+    CHECK_EQUAL(hak_slab_kind(head + n), HAK_KIND_FREE);
+    CHECK_EQUAL(free_mask(head) & bits_of(head, 16), bits_of(head, 16) & ~bits_of(head, n));
+    CHECK(!hak_l25_resize(head, n * HAK_SLAB_SIZE + 1)); // the slabs are gone
+    CHECK_EQUAL(head->run, n);
+    CHECK(hak_l25_resize(head, n * HAK_SLAB_SIZE));
+    for (size_t at = 0; at + 8 <= size; at += 512) { // as far as it was filled
+      uint64_t w = (1 + 1) * 0x9e3779b97f4a7c15u + at;
+      CHECK(memcmp(p + at, &w, 8) == 0);
+    }
+  }
+  CHECK(hak_l25_free(head));
+  CHECK_EQUAL(free_mask(head), UINT32_MAX);
+}
+ISOLATED(resize_in_place)
+
+static void a_second_free_is_noticed(void) {
+  hak_process_init();
+  void *other = alloc(100000), *p = alloc(300000);
+  hak_slab_t *head = head_of(p);
+  CHECK(hak_l25_free(head));
+  CHECK(!hak_l25_free(head));
+  CHECK_EQUAL(head->last_kind, HAK_KIND_L25);
+  uint32_t mask = free_mask(head);
+  CHECK(!hak_l25_free(head));
+  CHECK_EQUAL(free_mask(head), mask);
+  CHECK(hak_l25_free(head_of(other)));
+}
+ISOLATED(a_second_free_is_noticed)
+
+#define THREADS 4
+#define BLOCKS 400
+static hak_slab_t *heads[BLOCKS];
+static _Atomic unsigned winners[BLOCKS];
+static pthread_barrier_t barrier;
+static void *free_all(void *argument) {
+  (void)argument;
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    if (i % 50 == 0) pthread_barrier_wait(&barrier);
+    if (hak_l25_free(heads[i])) hak_fetch_add_relaxed(&winners[i], 1);
+  }
+  return NULL;
+}
+
+static void one_of_many_frees_wins(void) {
+  hak_process_init();
+  uint64_t seed = 8;
+  for (unsigned i = 0; i < BLOCKS; i++)
+    heads[i] = head_of(alloc(60000 + chance_below(&seed, 900000)));
+  pthread_t threads[THREADS];
+  pthread_barrier_init(&barrier, NULL, THREADS);
+  for (unsigned i = 0; i < THREADS; i++) threads[i] = unit_start(free_all, NULL);
+  for (unsigned i = 0; i < THREADS; i++) unit_join(threads[i]);
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK_EQUAL(winners[i], 1);
+  hak_pool_trim(0);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, 0);
+}
+ISOLATED(one_of_many_frees_wins)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(every_length),
+    ISOLATED_TEST(resize_in_place),
+    ISOLATED_TEST(a_second_free_is_noticed),
+    ISOLATED_TEST(one_of_many_frees_wins),
+  };
+  return RUN(tests);
+}

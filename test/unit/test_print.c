@@ -1,0 +1,98 @@
+// print.h: every format, at the edges of the buffer too.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "core/print.h"
+
+static int pipe_ends[2];
+static char got[8192];
+
+static void open_pipe(void) { assert_int_equal(pipe(pipe_ends), 0); }
+static const char *read_pipe(void) {
+  close(pipe_ends[1]);
+  size_t n = 0;
+  for (ssize_t r; (r = read(pipe_ends[0], got + n, sizeof got - 1 - n)) > 0;) n += (size_t)r;
+  close(pipe_ends[0]);
+  got[n] = 0;
+  return got;
+}
+
+#define PRINTS(expected, ...)              \
+  do {                                     \
+    open_pipe();                           \
+    hak_print_t out = {.fd = pipe_ends[1]}; \
+    hak_print(&out, __VA_ARGS__);          \
+    hak_print_flush(&out);                 \
+    assert_string_equal(read_pipe(), expected); \
+  } while (0)
+
+static void formats(void **state) {
+  (void)state;
+  PRINTS("", "%s", "");
+  PRINTS("plain", "plain");
+  PRINTS("a string b", "a %s b", "string");
+  PRINTS("0 1 18446744073709551615", "%u %u %u", (uint64_t)0, (uint64_t)1, UINT64_MAX);
+  PRINTS("0 ff ffffffffffffffff", "%x %x %x", (uint64_t)0, (uint64_t)255, UINT64_MAX);
+  PRINTS("0x0 0xdead0", "%p %p", NULL, (void *)(uintptr_t)0xdead0);
+  PRINTS("<x> 100%", "<%c> 100%%", 'x');
+}
+
+static void widths(void **state) {
+  (void)state;
+  PRINTS("[    7][7    ][123456]", "[%5u][%-5u][%5u]", (uint64_t)7, (uint64_t)7, (uint64_t)123456);
+  PRINTS("[  ab][ab  ][abcdef]", "[%4s][%-4s][%4s]", "ab", "ab", "abcdef");
+  PRINTS("[            ff]", "[%14x]", (uint64_t)255);
+}
+
+static void longer_than_the_buffer(void **state) {
+  (void)state;
+  char text[3000];
+  for (unsigned i = 0; i < sizeof text - 1; i++) text[i] = (char)('a' + i % 26);
+  for (size_t length = 498; length <= 502; length++) {
+    char cut[600];
+    memcpy(cut, text, length);
+    cut[length] = 0;
+    PRINTS(cut, "%s", cut);
+  }
+  text[sizeof text - 1] = 0;
+  PRINTS(text, "%s", text);
+}
+
+// One write per message: lines of several threads do not mix.
+static void messages(void **state) {
+  (void)state;
+  open_pipe();
+  int saved = dup(2);
+  assert_true(dup2(pipe_ends[1], 2) == 2);
+  hak_message("%s is %u", "this", (uint64_t)1);
+  hak_warning("beware");
+  uint64_t quiet = hak_option(QUIET);
+  hak_option(QUIET) = 1;
+  hak_warning("not seen");
+  hak_message("errors are");
+  hak_option(QUIET) = quiet;
+  dup2(saved, 2);
+  close(saved);
+  assert_string_equal(read_pipe(), "hakmem: this is 1\nhakmem: beware\nhakmem: errors are\n");
+}
+
+static void errno_is_kept(void **state) {
+  (void)state;
+  hak_print_t out = {.fd = -1};
+  errno = 77;
+  hak_print(&out, "nowhere");
+  hak_print_flush(&out);
+  assert_int_equal(errno, 77);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(formats),
+    cmocka_unit_test(widths),
+    cmocka_unit_test(longer_than_the_buffer),
+    cmocka_unit_test(messages),
+    cmocka_unit_test(errno_is_kept),
+  };
+  return RUN(tests);
+}

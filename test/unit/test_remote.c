@@ -1,0 +1,283 @@
+// remote.h: freeing into slabs of another thread's heap: the map, its bounds, the
+// remote word's QUEUED bit, and forwarding when the owner changes on the way.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "superslab/slab.h"
+#include "thread/front.h"
+#include "thread/heap.h"
+#include "thread/process.h"
+#include "thread/remote.h"
+
+#define QUEUED HAK_REMOTE_QUEUED
+
+// A thread that allocates for the test and then waits, alive, until told to drain
+// or to end.
+#define BLOCKS_MAX 4096
+typedef struct {
+  pthread_t thread;
+  pthread_barrier_t step;
+  size_t size;
+  unsigned count;
+  enum { WAIT, DRAIN, END } order;
+  hak_heap_t *heap;
+  void *blocks[BLOCKS_MAX];
+} other_t;
+static other_t other, second;
+
+static void *other_body(void *argument) {
+  other_t *o = argument;
+  for (unsigned i = 0; i < o->count; i++) {
+    CHECK((o->blocks[i] = hak_front_alloc(o->size, NULL)) != NULL);
+    fill(o->blocks[i], o->size, i);
+  }
+  o->heap = hak_tls_heap;
+  do {
+    pthread_barrier_wait(&o->step);
+    pthread_barrier_wait(&o->step); // o->order is set between the two
+    if (o->order == DRAIN) {
+      hak_heap_drain(o->heap);
+      hak_heap_check(o->heap);
+    }
+  } while (o->order != END);
+  return NULL;
+}
+
+static void start(other_t *o, size_t size, unsigned count) {
+  CHECK(count <= BLOCKS_MAX);
+  o->size = size, o->count = count;
+  pthread_barrier_init(&o->step, NULL, 2);
+  o->thread = unit_start(other_body, o);
+  pthread_barrier_wait(&o->step);
+}
+static void tell(other_t *o, int order) {
+  o->order = order;
+  pthread_barrier_wait(&o->step);
+  if (order == END)
+    unit_join(o->thread);
+  else
+    pthread_barrier_wait(&o->step);
+}
+
+static uint64_t stat(hak_heap_t *heap, hak_stat_t which) { return hak_load_relaxed(&heap->stats[which]); }
+static hak_heap_t *mine(void) {
+  hak_front_free_slow(hak_front_alloc(1, NULL), "free");
+  return hak_tls_heap;
+}
+static unsigned chain_length(hak_slab_t *slab) {
+  uint64_t remote = hak_load_relaxed(&slab->remote) & ~QUEUED;
+  if (hak_slab_kind(slab) == HAK_KIND_L2) return (unsigned)__builtin_popcountll(remote);
+  unsigned n = 0;
+  for (void *b = (void *)(uintptr_t)(remote & HAK_REMOTE_POINTER_MASK); b; b = *(void **)b) n++;
+  CHECK_EQUAL(n, remote >> HAK_REMOTE_COUNT_SHIFT);
+  return n;
+}
+static unsigned map_used(hak_heap_t *heap) {
+  unsigned n = 0;
+  for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++) n += heap->remote_map[i].slab != NULL;
+  return n;
+}
+static void give(void *p) { hak_front_free_slow(p, "free"); }
+
+// ---------------------------------------------------------------------------
+
+static const size_t sizes[] = {16, 64, 200, 1024, 1100, 4096, 10000, 32768, 57344};
+
+static void one_chain_per_slab(void) {
+  for (unsigned k = 0; k < COUNT(sizes); k++) {
+    hak_heap_t *me = mine();
+    hak_option(REMOTE_PENDING) = 16 << 20;
+    start(&other, sizes[k], 6);
+    hak_slab_t *slab = hak_slab_lookup(other.blocks[0]);
+    slab -= hak_slab_kind(slab) == HAK_KIND_INTERIOR ? slab->offset : 0;
+    uint64_t pushes = stat(me, HAK_STAT_remote_push), freed = stat(me, HAK_STAT_free_remote);
+    // Held back: nobody else sees anything.
+    for (unsigned i = 0; i < 3; i++) give(other.blocks[i]);
+    CHECK_EQUAL(map_used(me), 1);
+    CHECK_EQUAL(me->pending, 3 * hak_class_size(hak_size_class(sizes[k])));
+    CHECK_EQUAL(slab->remote, 0);
+    CHECK_EQUAL(hak_slab_live_now(slab), 6);
+    // Handed over: one chain, QUEUED, in the owner's inbox.
+    hak_remote_flush(me);
+    CHECK_EQUAL(map_used(me), 0);
+    CHECK_EQUAL(me->pending, 0);
+    CHECK(slab->remote & QUEUED);
+    CHECK_EQUAL(chain_length(slab), 3);
+    CHECK_EQUAL(hak_load_relaxed(&other.heap->inbox), hak_slab_index(slab));
+    CHECK_EQUAL(hak_slab_live_now(slab), 3);
+    CHECK_EQUAL(stat(me, HAK_STAT_remote_push) - pushes, 1);
+    CHECK_EQUAL(stat(me, HAK_STAT_free_remote) - freed, 3);
+    // More for a slab that is QUEUED: no second push.
+    give(other.blocks[3]);
+    hak_remote_flush(me);
+    CHECK_EQUAL(chain_length(slab), 4);
+    CHECK_EQUAL(stat(me, HAK_STAT_remote_push) - pushes, 1);
+    CHECK_EQUAL(hak_load_relaxed(&other.heap->inbox), hak_slab_index(slab));
+    // Blocks not freed keep their contents.
+    CHECK(filled(other.blocks[4], sizes[k], 4) && filled(other.blocks[5], sizes[k], 5));
+    tell(&other, DRAIN);
+    CHECK_EQUAL(slab->remote, 0);
+    CHECK_EQUAL(hak_load_relaxed(&other.heap->inbox), 0);
+    CHECK_EQUAL(hak_slab_live_now(slab), 2);
+    CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), 4);
+    // And again from empty: it is pushed again.
+    give(other.blocks[4]), give(other.blocks[5]);
+    hak_remote_flush(me);
+    CHECK_EQUAL(stat(me, HAK_STAT_remote_push) - pushes, 2);
+    tell(&other, DRAIN);
+    CHECK_EQUAL(hak_slab_live_now(slab), 0);
+    other.heap->stats[HAK_STAT_remote_collect] = 0;
+    tell(&other, END);
+  }
+}
+ISOLATED(one_chain_per_slab)
+
+// More slabs than entries: an entry that is needed is flushed, nothing is lost.
+static void collisions(void) {
+  hak_heap_t *me = mine();
+  hak_option(REMOTE_PENDING) = 16 << 20;
+  start(&other, 1024, 64 * 60);
+  uint64_t seed = 9;
+  for (unsigned i = other.count - 1; i > 0; i--) { // shuffled: every free another slab
+    unsigned j = (unsigned)chance_below(&seed, i + 1);
+    void *t = other.blocks[i];
+    other.blocks[i] = other.blocks[j], other.blocks[j] = t;
+  }
+  for (unsigned i = 0; i < other.count; i++) {
+    give(other.blocks[i]);
+    unsigned held = 0;
+    for (unsigned e = 0; e < HAK_REMOTE_MAP_SIZE; e++) {
+      const hak_remote_entry_t *entry = &me->remote_map[e];
+      if (!entry->slab) continue;
+      CHECK(hak_slab_owner(entry->slab) == other.heap);
+      held += entry->count * 1024;
+      for (unsigned f = 0; f < e; f++) CHECK(me->remote_map[f].slab != entry->slab);
+    }
+    CHECK_EQUAL(me->pending, held);
+  }
+  hak_remote_flush(me);
+  CHECK_EQUAL(stat(me, HAK_STAT_free_remote), other.count);
+  CHECK(stat(me, HAK_STAT_remote_push) <= 61);
+  CHECK(stat(me, HAK_STAT_remote_flush) > 61);
+  tell(&other, DRAIN);
+  CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), other.count);
+  tell(&other, END);
+}
+ISOLATED(collisions)
+
+static void what_is_held_back_is_bounded(void) {
+  hak_heap_t *me = mine();
+  const size_t limits[] = {0, 1, 1000, 65536};
+  for (unsigned l = 0; l < COUNT(limits); l++) {
+    hak_option(REMOTE_PENDING) = limits[l];
+    start(&other, 48, 3000);
+    for (unsigned i = 0; i < other.count; i++) {
+      give(other.blocks[i]);
+      CHECK(me->pending <= limits[l]);
+    }
+    hak_remote_flush(me);
+    tell(&other, END);
+  }
+  // However little it is, refills hand it over.
+  hak_option(REMOTE_PENDING) = 16 << 20;
+  start(&other, 48, 1);
+  give(other.blocks[0]);
+  CHECK_EQUAL(me->pending, 48);
+  for (unsigned i = 0; i < 65536 / 1024 * 100; i++) CHECK(hak_front_alloc(1024, NULL) != NULL);
+  CHECK_EQUAL(me->pending, 0);
+  tell(&other, END);
+}
+ISOLATED(what_is_held_back_is_bounded)
+
+static void without_a_heap(void) {
+  mine();
+  for (unsigned k = 0; k < COUNT(sizes); k++) {
+    start(&other, sizes[k], 4);
+    hak_block_t block;
+    for (unsigned i = 0; i < 4; i++) {
+      CHECK(hak_front_find(other.blocks[i], "free", &block));
+      hak_remote_push_one(block.slab, other.blocks[i], block.number);
+      CHECK_EQUAL(chain_length(block.slab), i + 1);
+    }
+    tell(&other, DRAIN);
+    CHECK_EQUAL(hak_slab_live_now(block.slab), 0);
+    tell(&other, END);
+  }
+}
+ISOLATED(without_a_heap)
+
+// The owner's own blocks and others' frees of the same slab in front of it.
+static void owner_takes_back_on_refill(void) {
+  mine();
+  start(&second, 1024, 64); // exactly one slab, all of it handed out
+  for (unsigned i = 0; i < 64; i++) give(second.blocks[i]);
+  hak_remote_flush(hak_tls_heap);
+  uint64_t before = hak_mapped.superslab_bytes;
+  tell(&second, DRAIN);
+  CHECK_EQUAL(hak_slab_live_now(hak_slab_lookup(second.blocks[0])), 0);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, before);
+  tell(&second, END);
+}
+ISOLATED(owner_takes_back_on_refill)
+
+// ---------------------------------------------------------------------------
+// A slab is adopted while a poster is between its compare-and-swap and the inbox:
+// what it posts to the old owner is passed on to the new one, once.
+
+static void adopted_meanwhile(void) {
+  const size_t kinds[] = {64, 4096};
+  for (unsigned k = 0; k < COUNT(kinds); k++) {
+    hak_heap_t *me = mine();
+    hak_option(REMOTE_PENDING) = 16 << 20;
+    start(&other, kinds[k], 8);
+    hak_heap_t *old = other.heap;
+    hak_block_t block;
+    CHECK(hak_front_find(other.blocks[0], "free", &block));
+    hak_slab_t *slab = block.slab;
+    // The poster's first half, as push does it, with a block nobody holds any more.
+    void *freed = other.blocks[0];
+    if (hak_slab_kind(slab) == HAK_KIND_TINY) {
+      *(void **)freed = NULL;
+      hak_store_seq_cst(&slab->remote, (uintptr_t)freed | UINT64_C(1) << HAK_REMOTE_COUNT_SHIFT | QUEUED);
+    } else {
+      hak_store_seq_cst(&slab->remote, UINT64_C(1) << block.number | QUEUED);
+    }
+    tell(&other, END);
+    CHECK_EQUAL(hak_load_relaxed(&old->state), HAK_HEAP_ORPHAN);
+    CHECK(hak_slab_owner(slab) == old);
+    CHECK(hak_heap_adopt(me));
+    CHECK(hak_slab_owner(slab) == me);
+    CHECK(slab->remote & QUEUED);
+    // A free by the new owner meanwhile, and one that empties it all but one: the
+    // slab must not go back while QUEUED.
+    for (unsigned i = 1; i < 8; i++) give(other.blocks[i]);
+    CHECK(hak_slab_kind(slab) != HAK_KIND_FREE);
+    // The poster's second half, with the owner it had read before.
+    hak_heap_post(old, slab);
+    hak_heap_service(old);
+    CHECK_EQUAL(hak_load_relaxed(&old->inbox), 0);
+    CHECK_EQUAL(hak_load_relaxed(&old->state), HAK_HEAP_ORPHAN);
+    CHECK_EQUAL(hak_load_relaxed(&me->inbox), hak_slab_index(slab));
+    CHECK(slab->remote & QUEUED);
+    hak_heap_drain(me);
+    CHECK_EQUAL(hak_load_relaxed(&me->inbox), 0);
+    hak_heap_check(me);
+    CHECK(hak_slab_kind(slab) == HAK_KIND_FREE || hak_slab_live(slab) == 0);
+    hak_heap_release_idle(me);
+    CHECK_EQUAL(hak_slab_kind(slab), HAK_KIND_FREE);
+  }
+}
+ISOLATED(adopted_meanwhile)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(one_chain_per_slab),
+    ISOLATED_TEST(collisions),
+    ISOLATED_TEST(what_is_held_back_is_bounded),
+    ISOLATED_TEST(without_a_heap),
+    ISOLATED_TEST(owner_takes_back_on_refill),
+    ISOLATED_TEST(adopted_meanwhile),
+  };
+  return RUN(tests);
+}

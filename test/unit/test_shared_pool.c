@@ -1,0 +1,318 @@
+// shared_pool.h: claims, releases, eviction and the index.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "superslab/superslab.h"
+#include "thread/process.h"
+
+static uint32_t free_mask(uint32_t number) { return hak_registry.superslabs[number].free_mask; }
+static uint32_t number_of(const hak_slab_t *slab) { return hak_slab_index(slab) >> HAK_SLABS_SHIFT; }
+static uint64_t committed(void) { return hak_mapped.superslab_bytes >> HAK_SUPERSLAB_SHIFT; }
+static hak_slab_t *acquire(unsigned n) {
+  hak_source_t source;
+  hak_slab_t *slab = hak_pool_acquire(n, &source);
+  CHECK(slab != NULL);
+  return slab;
+}
+
+// Who holds each slab: no slab is claimed twice. Runs stay inside a SuperSlab.
+#define SLABS_MAX (1u << 20)
+static _Atomic uint8_t held[SLABS_MAX];
+static void mark(const hak_slab_t *slab, unsigned n, uint8_t from, uint8_t to) {
+  uint32_t index = hak_slab_index(slab);
+  CHECK(index >= HAK_SLABS_PER_SUPERSLAB && index + n <= SLABS_MAX);
+  CHECK_EQUAL(index >> HAK_SLABS_SHIFT, (index + n - 1) >> HAK_SLABS_SHIFT);
+  for (unsigned i = 0; i < n; i++)
+    CHECK_EQUAL(atomic_exchange_explicit(&held[index + i], to, memory_order_relaxed), from);
+}
+
+// What the masks say is what is held.
+static void check_masks(void) {
+  for (uint32_t number = 1; number < hak_superslab_count(); number++) {
+    uint32_t mask = free_mask(number);
+    for (unsigned s = 0; mask && s < HAK_SLABS_PER_SUPERSLAB; s++)
+      CHECK_EQUAL((mask >> s) & 1, held[(number << HAK_SLABS_SHIFT) + s] == 0);
+  }
+}
+
+// ---------------------------------------------------------------------------
+
+static void runs_of_every_length(void) {
+  hak_process_init();
+  hak_slab_t *slabs[17];
+  for (unsigned round = 0; round < 50; round++) {
+    for (unsigned n = 1; n <= 16; n++) mark(slabs[n] = acquire(n), n, 0, 1);
+    check_masks();
+    for (unsigned n = 1; n <= 16; n++) {
+      mark(slabs[n], n, 1, 0);
+      CHECK(hak_pool_release(slabs[n], n) != HAK_RELEASED_EVICTED);
+    }
+  }
+  // 136 slabs fit 5 SuperSlabs; more would mean that holes are not found.
+  CHECK(hak_superslab_count() - 1 <= 6);
+}
+ISOLATED(runs_of_every_length)
+
+static void sources_and_results(void) {
+  hak_process_init();
+  hak_source_t source;
+  hak_slab_t *first = hak_pool_acquire(1, &source);
+  CHECK_EQUAL(source, HAK_FROM_MAP);
+  hak_slab_t *run = hak_pool_acquire(16, &source);
+  CHECK_EQUAL(source, HAK_FROM_POOL);
+  CHECK_EQUAL(number_of(run), number_of(first));
+  CHECK_EQUAL(hak_pool_release(first, 1), HAK_RELEASED);
+  CHECK_EQUAL(hak_pool_release(run, 16), HAK_RELEASED_EMPTY);
+  CHECK_EQUAL(free_mask(number_of(run)), UINT32_MAX);
+  run = hak_pool_acquire(5, &source);
+  CHECK_EQUAL(source, HAK_FROM_REUSE);
+  CHECK_EQUAL(hak_pool_release(run, 5), HAK_RELEASED_EMPTY);
+  CHECK_EQUAL(hak_pool_trim(0), 1);
+  CHECK_EQUAL(hak_pool_trim(0), 0);
+  CHECK_EQUAL(committed(), 0);
+  run = hak_pool_acquire(5, &source);
+  CHECK_EQUAL(source, HAK_FROM_MAP);
+  CHECK_EQUAL(hak_superslab_count(), 2); // the cold number again
+}
+ISOLATED(sources_and_results)
+
+// A peak that is freed once goes back, but for LRU_CAP SuperSlabs.
+static uint64_t cap;
+static void empties_beyond_the_cache_go(void) {
+  hak_process_init();
+  hak_option(LRU_CAP) = cap;
+  hak_slab_t *halves[60];
+  unsigned evicted = 0, emptied = 0;
+  for (unsigned i = 0; i < 60; i++) halves[i] = acquire(16);
+  CHECK_EQUAL(committed(), 30);
+  for (unsigned i = 0; i < 60; i++) {
+    hak_released_t result = hak_pool_release(halves[i], 16);
+    emptied += result != HAK_RELEASED;
+    evicted += result == HAK_RELEASED_EVICTED;
+  }
+  CHECK_EQUAL(emptied, 30);
+  CHECK_EQUAL(evicted, 30 - cap);
+  CHECK_EQUAL(committed(), cap);
+  for (unsigned i = 0; i < 60; i++) halves[i] = acquire(16);
+  CHECK_EQUAL(hak_superslab_count() - 1, 30); // the numbers are used again
+  for (unsigned i = 0; i < 60; i++) hak_pool_release(halves[i], 16);
+  uint64_t kept = committed();
+  CHECK_EQUAL(hak_pool_trim(1), kept > 1 ? kept - 1 : 0);
+  CHECK_EQUAL(committed(), kept > 1 ? 1 : kept);
+}
+
+static void cache_of_every_size(void **state) {
+  (void)state;
+  const uint64_t caps[] = {0, 1, 8, 20, 30};
+  for (unsigned k = 0; k < COUNT(caps); k++) {
+    cap = caps[k];
+    unit_in_child(empties_beyond_the_cache_go);
+  }
+}
+
+// A load that swings pays for the first swings only.
+static void a_swinging_load_is_learnt(void) {
+  hak_process_init();
+  hak_option(LRU_CAP) = 4;
+  unsigned evicted = 0;
+  for (unsigned swing = 0; swing < 40; swing++) {
+    hak_slab_t *halves[60];
+    if (swing == 30) evicted = 0;
+    for (unsigned i = 0; i < 60; i++) halves[i] = acquire(16);
+    for (unsigned i = 0; i < 60; i++) evicted += hak_pool_release(halves[i], 16) == HAK_RELEASED_EVICTED;
+  }
+  CHECK_EQUAL(evicted, 0);
+  CHECK_EQUAL(committed(), 30);
+}
+ISOLATED(a_swinging_load_is_learnt)
+
+// A SuperSlab in use is preferred to an empty one.
+static void empties_are_last(void) {
+  hak_process_init();
+  hak_slab_t *a = acquire(16), *b = acquire(16), *c = acquire(16);
+  hak_pool_release(a, 16);
+  hak_pool_release(b, 16);
+  CHECK_EQUAL(free_mask(number_of(a)), UINT32_MAX);
+  CHECK(number_of(c) > number_of(a));
+  for (unsigned i = 0; i < 16; i++) CHECK_EQUAL(number_of(acquire(1)), number_of(c));
+  CHECK_EQUAL(number_of(acquire(1)), number_of(a));
+}
+ISOLATED(empties_are_last)
+
+// `zeroed` says true only of memory that is zero, over reuse, eviction and trims.
+static void zeroed_is_true(void) {
+  hak_process_init();
+  enum { LIVE = 40 };
+  struct {
+    hak_slab_t *slab;
+    unsigned n;
+  } live[LIVE] = {{0}};
+  uint64_t seed = 3;
+  unsigned fresh = 0, used = 0;
+  hak_option(LRU_CAP) = 2;
+  for (unsigned i = 0; i < SCALED(4000u); i++) {
+    unsigned k = (unsigned)chance_below(&seed, LIVE);
+    if (live[k].slab) {
+      hak_pool_release(live[k].slab, live[k].n);
+      live[k].slab = NULL;
+    } else {
+      live[k].n = 1 + (unsigned)chance_below(&seed, 16);
+      hak_slab_t *slab = live[k].slab = acquire(live[k].n);
+      char *memory = hak_slab_start(slab);
+      if (slab->zeroed) CHECK(all_zero(memory, live[k].n * HAK_SLAB_SIZE));
+      *(slab->zeroed ? &fresh : &used) += 1;
+      // One dirty byte anywhere, sometimes none at all.
+      if (i % 4) memory[chance_below(&seed, live[k].n * HAK_SLAB_SIZE)] = 1;
+    }
+    if (i % 200 == 0) hak_pool_trim((unsigned)chance_below(&seed, 3));
+    if (i % 500 == 0) // everything goes, so that whole SuperSlabs get empty
+      for (unsigned j = 0; j < LIVE; j++)
+        if (live[j].slab) hak_pool_release(live[j].slab, live[j].n), live[j].slab = NULL;
+  }
+  CHECK(fresh > 50 && used > 50); // both happened
+}
+ISOLATED(zeroed_is_true)
+
+// ---------------------------------------------------------------------------
+// Row S4: full SuperSlabs cost nothing.
+
+static uint64_t cheapest_round_trip(hak_slab_t *expected, unsigned n) {
+  uint64_t best = UINT64_MAX;
+  for (unsigned round = 0; round < 20; round++) {
+    uint64_t start = nanoseconds();
+    for (unsigned i = 0; i < 100; i++) {
+      hak_slab_t *slab = acquire(n);
+      CHECK(slab == expected);
+      hak_pool_release(slab, n);
+    }
+    uint64_t took = (nanoseconds() - start) / 100;
+    if (took < best) best = took;
+  }
+  return best;
+}
+
+static void full_ones_are_not_searched(void) {
+  hak_process_init();
+  enum { FULL = 20000 };
+  static hak_slab_t *high[FULL], *low[FULL];
+  high[0] = acquire(16), low[0] = acquire(16);
+  hak_pool_release(low[0] + 3, 1);
+  uint64_t alone = cheapest_round_trip(low[0] + 3, 1);
+  CHECK(acquire(1) == low[0] + 3);
+  for (unsigned i = 1; i < FULL; i++) {
+    high[i] = acquire(16);
+    low[i] = acquire(16);
+    CHECK_EQUAL(number_of(high[i]), i + 1);
+    CHECK_EQUAL(number_of(low[i]), i + 1);
+  }
+  // One slab, then a run of three, in the last: found behind 19 999 full ones.
+  hak_pool_release(low[FULL - 1] + 5, 1);
+  uint64_t crowded = cheapest_round_trip(low[FULL - 1] + 5, 1);
+  hak_pool_release(low[FULL - 1] + 6, 3);
+  uint64_t run = cheapest_round_trip(low[FULL - 1] + 5, 4);
+  printf("ns per claim and release: %llu alone, %llu and %llu (a run) behind %u full SuperSlabs\n",
+         (unsigned long long)alone, (unsigned long long)crowded, (unsigned long long)run, FULL - 1);
+  CHECK(crowded < 4 * alone + 1000);
+  CHECK(run < 4 * alone + 1000);
+  // A hole in the middle of the crowd is found as well, and nothing is mapped for it.
+  uint64_t before = committed();
+  hak_pool_release(high[FULL / 2], 16);
+  // (A run of n is looked for where 2^k >= n neighbours are free.)
+  CHECK_EQUAL(number_of(acquire(8)), FULL / 2 + 1);
+  CHECK_EQUAL(number_of(acquire(4)), FULL / 2 + 1);
+  CHECK_EQUAL(number_of(acquire(3)), FULL / 2 + 1);
+  CHECK_EQUAL(committed(), before);
+}
+ISOLATED(full_ones_are_not_searched)
+
+// After fork the index is made from the masks: what is free is found, with none lost.
+static void rebuild(void) {
+  hak_process_init();
+  hak_slab_t *slabs[200];
+  for (unsigned i = 0; i < COUNT(slabs); i++) slabs[i] = acquire(16);
+  for (unsigned i = 0; i < COUNT(slabs); i += 3) hak_pool_release(slabs[i], 16);
+  uint32_t count = hak_superslab_count();
+  uint64_t bytes = committed();
+  hak_pool_rebuild();
+  for (unsigned i = 0; i < COUNT(slabs); i += 3) mark(acquire(16), 16, 0, 1);
+  CHECK_EQUAL(hak_superslab_count(), count);
+  CHECK_EQUAL(committed(), bytes);
+}
+ISOLATED(rebuild)
+
+// ---------------------------------------------------------------------------
+// Many threads.
+
+#define THREADS 6
+static _Atomic unsigned acquired;
+
+static void *claim_and_release(void *argument) {
+  uint8_t me = (uint8_t)(uintptr_t)argument;
+  uint64_t seed = me * 77u;
+  enum { LIVE = 24 };
+  struct {
+    hak_slab_t *slab;
+    unsigned n;
+  } live[LIVE] = {{0}};
+  for (unsigned i = 0; i < SCALED(60000u); i++) {
+    unsigned k = (unsigned)chance_below(&seed, LIVE);
+    if (live[k].slab) {
+      mark(live[k].slab, live[k].n, me, 0);
+      hak_pool_release(live[k].slab, live[k].n);
+      live[k].slab = NULL;
+    } else {
+      unsigned n = chance_below(&seed, 4) ? 1 : 1 + (unsigned)chance_below(&seed, 16);
+      live[k].slab = acquire(live[k].n = n);
+      mark(live[k].slab, n, 0, me);
+      // The memory is there and nobody else's.
+      char *last = hak_slab_start(live[k].slab) + n * HAK_SLAB_SIZE - 1;
+      *last = (char)me;
+      CHECK(*last == (char)me);
+      hak_fetch_add_relaxed(&acquired, 1);
+    }
+    if (i % 1000 == 0) hak_pool_trim(me % 2 ? 0 : 3);
+  }
+  for (unsigned k = 0; k < LIVE; k++) {
+    if (!live[k].slab) continue;
+    mark(live[k].slab, live[k].n, me, 0);
+    hak_pool_release(live[k].slab, live[k].n);
+  }
+  return NULL;
+}
+
+static void no_slab_is_claimed_twice(void) {
+  hak_process_init();
+  hak_option(LRU_CAP) = 2;
+  pthread_t threads[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++) threads[i] = unit_start(claim_and_release, (void *)(i + 1));
+  for (unsigned i = 0; i < THREADS; i++) unit_join(threads[i]);
+  check_masks();
+  CHECK(acquired > THREADS * SCALED(60000u) / 3);
+  // All is free again; the index knows it: everything can be trimmed, and the
+  // same numbers serve again.
+  hak_pool_trim(0);
+  CHECK_EQUAL(committed(), 0);
+  uint32_t count = hak_superslab_count();
+  for (uint32_t i = 1; i < count; i++) acquire(16), acquire(16);
+  CHECK_EQUAL(hak_superslab_count(), count);
+  CHECK(count < 6 * 24 * 16 / 16 + 8);
+}
+ISOLATED(no_slab_is_claimed_twice)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(runs_of_every_length),
+    ISOLATED_TEST(sources_and_results),
+    cmocka_unit_test(cache_of_every_size),
+    ISOLATED_TEST(a_swinging_load_is_learnt),
+    ISOLATED_TEST(empties_are_last),
+    ISOLATED_TEST(zeroed_is_true),
+    ISOLATED_TEST(full_ones_are_not_searched),
+    ISOLATED_TEST(rebuild),
+    ISOLATED_TEST(no_slab_is_claimed_twice),
+  };
+  return RUN(tests);
+}

@@ -1,0 +1,78 @@
+// size_class.h, exhaustively.
+
+#include "unit.h"
+
+#include "superslab/size_class.h"
+
+static void smallest_class_that_covers(void **state) {
+  (void)state;
+  for (size_t size = 1; size <= HAK_L2_MAX; size++) {
+    unsigned c = hak_size_class(size);
+    assert_true(c < HAK_CLASSES);
+    assert_true(hak_class_size(c) >= size);
+    if (c > 0) assert_true(hak_class_size(c - 1) < size);
+    // Rounding costs at most an eighth above 128 bytes.
+    if (size > 128) assert_true((hak_class_size(c) - size) * 8 <= size);
+    assert_int_equal(c < HAK_TINY_CLASSES, size <= HAK_TINY_MAX);
+  }
+}
+
+static void classes_are_well_formed(void **state) {
+  (void)state;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    const hak_class_info_t *info = &hak_classes[c];
+    size_t room = info->run * HAK_SLAB_SIZE;
+    assert_int_equal(info->capacity, room / info->size);
+    assert_int_equal(info->size % HAK_MIN_BLOCK, 0);
+    assert_int_equal(hak_size_class(info->size), c);
+    if (c < HAK_TINY_CLASSES) {
+      assert_int_equal(info->run, 1);
+      continue;
+    }
+    assert_true(info->capacity <= HAK_L2_BLOCKS_MAX);
+    // The fewest slabs with 8 blocks or more and at most 1/16 wasted.
+    unsigned run = 1;
+    for (;; run++) {
+      size_t have = run * HAK_SLAB_SIZE, blocks = have / info->size;
+      if (blocks >= 8 && (have - blocks * info->size) * 16 <= have) break;
+    }
+    assert_int_equal(info->run, run);
+  }
+  assert_int_equal(hak_class_size(HAK_TINY_CLASSES - 1), HAK_TINY_MAX);
+  assert_int_equal(hak_class_size(HAK_CLASSES - 1), HAK_L2_MAX);
+}
+
+static void block_at_every_offset(void **state) {
+  (void)state;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    size_t size = hak_class_size(c), end = hak_classes[c].run * HAK_SLAB_SIZE;
+    uint32_t block = 0;
+    for (size_t offset = 0, next = size; offset < end; offset++) {
+      if (offset == next) block++, next += size;
+      if (hak_class_block_at(c, offset) != block) fail_msg("class %u, offset %zu", c, offset);
+    }
+    // As promised for a whole SuperSlab, on both sides of every boundary.
+    for (size_t n = 1; n * size < HAK_SUPERSLAB_SIZE; n++) {
+      assert_int_equal(hak_class_block_at(c, n * size), n);
+      assert_int_equal(hak_class_block_at(c, n * size - 1), n - 1);
+    }
+  }
+}
+
+// What aligned allocation relies on.
+static void multiples_of_powers_of_two(void **state) {
+  (void)state;
+  for (size_t power = 16; power <= HAK_SLAB_SIZE; power *= 2)
+    for (size_t size = power; size <= HAK_L2_MAX; size += power)
+      assert_int_equal(hak_class_size(hak_size_class(size)) % power, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(smallest_class_that_covers),
+    cmocka_unit_test(classes_are_well_formed),
+    cmocka_unit_test(block_at_every_offset),
+    cmocka_unit_test(multiples_of_powers_of_two),
+  };
+  return RUN(tests);
+}

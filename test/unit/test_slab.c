@@ -1,0 +1,227 @@
+// slab.h: one slab and its arithmetic (invariants I1 and I5 of types.h).
+
+#include "unit.h"
+
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "thread/process.h"
+
+static hak_heap_t owner; // only its address matters
+
+static hak_slab_t *fresh(unsigned c) {
+  hak_source_t source;
+  hak_process_init();
+  hak_slab_t *slab = hak_pool_acquire(hak_classes[c].run, &source);
+  CHECK(slab != NULL);
+  hak_slab_init(slab, &owner, c);
+  return slab;
+}
+
+static void give_back(hak_slab_t *slab) {
+  unsigned n = slab->run;
+  hak_slab_clear(slab);
+  for (unsigned i = 0; i < n; i++) CHECK(hak_slab_kind(&slab[i]) == HAK_KIND_FREE);
+  hak_pool_release(slab, n);
+}
+
+static void *pop(hak_slab_t *slab) {
+  void *block = slab->free;
+  CHECK(block != NULL);
+  slab->free = *(void **)block;
+  hak_owner_inc(&slab->allocs);
+  return block;
+}
+
+static bool put(hak_slab_t *slab, void *block) {
+  *(void **)block = slab->free;
+  slab->free = block;
+  return hak_owner_dec_negative(&slab->frees_left);
+}
+
+// What push in remote.c leaves in the word.
+static void put_remote(hak_slab_t *slab, void *block) {
+  uint64_t old = slab->remote, count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + 1;
+  *(void **)block = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
+  slab->remote = (uintptr_t)block | count << HAK_REMOTE_COUNT_SHIFT | HAK_REMOTE_QUEUED;
+}
+
+static unsigned list_length(const hak_slab_t *slab) {
+  unsigned n = 0;
+  for (void *b = slab->free; b; b = *(void **)b) n++;
+  return n;
+}
+
+// live + |free| + |remote| + uncarved = capacity, with live without the remote ones.
+static void check_i1(hak_slab_t *slab, unsigned held) {
+  unsigned remote = (slab->remote & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT;
+  CHECK_EQUAL(hak_slab_live(slab), held + remote);
+  CHECK_EQUAL(hak_slab_live_now(slab), held);
+  CHECK_EQUAL(held + remote + list_length(slab) + (slab->capacity - slab->carved), slab->capacity);
+}
+
+static void carving(void) {
+  const uint32_t batches[] = {16, 64, 128, 1};
+  for (unsigned c = 0; c < HAK_TINY_CLASSES; c++)
+    for (unsigned b = 0; b < COUNT(batches); b++) {
+      hak_slab_t *slab = fresh(c);
+      size_t size = hak_class_size(c);
+      unsigned total = 0, got;
+      char *expected = hak_slab_start(slab);
+      while ((got = hak_slab_carve(slab, batches[b])) != 0) {
+        CHECK(got <= batches[b] && (got * size <= 4096 || got == 1));
+        CHECK_EQUAL(list_length(slab), got);
+        check_i1(slab, total);
+        total += got;
+        for (unsigned i = 0; i < got; i++, expected += size) CHECK(pop(slab) == expected);
+        check_i1(slab, total);
+      }
+      CHECK_EQUAL(total, slab->capacity);
+      CHECK(!hak_slab_usable(slab));
+      while (total--) {
+        put(slab, expected -= size);
+        CHECK(hak_slab_usable(slab));
+        check_i1(slab, total);
+      }
+      give_back(slab);
+    }
+}
+ISOLATED(carving)
+
+// Every class, random alloc, free, remote free, collect and place changes.
+static void arithmetic(void) {
+  static void *held[4096];
+  uint64_t seed = 5;
+  for (unsigned c = 0; c < HAK_TINY_CLASSES; c++) {
+    hak_slab_t *slab = fresh(c);
+    unsigned live = 0, away = 0;
+    uint64_t mark = 0; // the mark set at the last place change, 0: ACTIVE
+    for (unsigned i = 0; i < SCALED(4000u); i++) {
+      bool event = false;
+      switch (chance_below(&seed, 8)) {
+      case 0: case 1: case 2: // only the front allocates
+        if (mark) {
+          hak_slab_enter_active(slab);
+          mark = 0;
+        }
+        if (!slab->free && !hak_slab_carve(slab, 64)) continue;
+        held[live++] = pop(slab);
+        break;
+      case 3: case 4:
+        if (live == 0) continue;
+        event = put(slab, held[--live]);
+        break;
+      case 5:
+        if (live == 0) continue;
+        put_remote(slab, held[--live]), away++;
+        break;
+      case 6: {
+        bool dequeue = chance_below(&seed, 2);
+        CHECK_EQUAL(hak_slab_collect(slab, dequeue), away);
+        CHECK((slab->remote & ~HAK_REMOTE_QUEUED) == 0);
+        if (dequeue) CHECK_EQUAL(slab->remote, 0);
+        away = 0;
+        break;
+      }
+      default:
+        mark = chance_below(&seed, live + away + 2);
+        hak_slab_leave_active(slab, mark > 1 ? HAK_PLACE_FULL : HAK_PLACE_PARTIAL, mark);
+        if (mark == 0) hak_slab_enter_active(slab);
+        break;
+      }
+      check_i1(slab, live);
+      // ACTIVE: never an event. Otherwise one as soon as live falls below the mark.
+      bool negative = (int64_t)slab->frees_left < 0;
+      CHECK_EQUAL(negative, mark != 0 && live + away < mark);
+      if (event) CHECK(negative);
+      if (mark == 0) {
+        CHECK(slab->allocs < HAK_FREES_BIAS);
+        CHECK_EQUAL(slab->place, HAK_PLACE_ACTIVE);
+      }
+    }
+    hak_slab_collect(slab, true);
+    give_back(slab);
+  }
+}
+ISOLATED(arithmetic)
+
+static void chains_are_kept_whole(void) {
+  hak_slab_t *slab = fresh(3);
+  void *blocks[30];
+  hak_slab_carve(slab, 64);
+  for (unsigned i = 0; i < 30; i++) blocks[i] = pop(slab);
+  CHECK_EQUAL(hak_slab_collect(slab, false), 0);
+  for (unsigned with_list = 0; with_list < 2; with_list++) {
+    if (!with_list) slab->free = NULL, slab->carved = 30;
+    unsigned had = list_length(slab);
+    for (unsigned i = 0; i < 10; i++) put_remote(slab, blocks[10 * with_list + i]);
+    CHECK_EQUAL(hak_slab_collect(slab, false), 10);
+    CHECK_EQUAL(slab->remote, HAK_REMOTE_QUEUED); // the poster's mark stays
+    CHECK_EQUAL(list_length(slab), had + 10);
+    check_i1(slab, 20 - 10 * with_list);
+  }
+  CHECK_EQUAL(hak_slab_collect(slab, true), 0);
+  CHECK_EQUAL(slab->remote, 0);
+}
+ISOLATED(chains_are_kept_whole)
+
+static void l2_runs(void) {
+  for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES; c++) {
+    hak_slab_t *slab = fresh(c);
+    uint64_t all = (UINT64_C(1) << slab->capacity) - 1;
+    CHECK_EQUAL(hak_slab_kind(slab), HAK_KIND_L2);
+    CHECK(hak_slab_owner(slab) == &owner);
+    CHECK(slab->local == NULL); // sends free to the slow path
+    CHECK(slab->start == hak_slab_start(slab));
+    CHECK_EQUAL(slab->mask, all);
+    for (unsigned i = 1; i < slab->run; i++) {
+      CHECK_EQUAL(hak_slab_kind(&slab[i]), HAK_KIND_INTERIOR);
+      CHECK_EQUAL(slab[i].offset, i);
+      CHECK(slab[i].local == NULL);
+    }
+    // I5 over place changes and remote frees.
+    slab->mask = all & ~UINT64_C(0x3b);
+    CHECK_EQUAL(hak_slab_live(slab), 5);
+    CHECK_EQUAL(hak_slab_live_now(slab), 5);
+    slab->remote = HAK_REMOTE_QUEUED | 0x12;
+    CHECK_EQUAL(hak_slab_live(slab), 5);
+    CHECK_EQUAL(hak_slab_live_now(slab), 3);
+    hak_slab_leave_active(slab, HAK_PLACE_FULL, 3);
+    CHECK_EQUAL(slab->place, HAK_PLACE_FULL);
+    CHECK_EQUAL(hak_slab_live(slab), 5);
+    CHECK_EQUAL(hak_slab_collect(slab, false), 2);
+    CHECK_EQUAL(slab->remote, HAK_REMOTE_QUEUED);
+    CHECK_EQUAL(hak_slab_live(slab), 3);
+    hak_slab_enter_active(slab);
+    CHECK_EQUAL(slab->place, HAK_PLACE_ACTIVE);
+    CHECK_EQUAL(slab->mask, all & ~UINT64_C(0x29));
+    slab->mask = 0;
+    CHECK(!hak_slab_usable(slab));
+    CHECK_EQUAL(hak_slab_live(slab), slab->capacity);
+    slab->remote = HAK_REMOTE_QUEUED | all;
+    CHECK_EQUAL(hak_slab_live_now(slab), 0);
+    CHECK_EQUAL(hak_slab_collect(slab, true), slab->capacity);
+    CHECK_EQUAL(slab->mask, all);
+    CHECK_EQUAL(slab->remote, 0);
+    give_back(slab);
+    CHECK_EQUAL(slab->last_kind, HAK_KIND_L2);
+  }
+}
+ISOLATED(l2_runs)
+
+static void nothing_in_the_stand_in(void **state) {
+  (void)state;
+  assert_null(hak_slab_none.free);
+  assert_null(hak_slab_none.local);
+  assert_true(hak_slab_none.remote == 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(carving),
+    ISOLATED_TEST(arithmetic),
+    ISOLATED_TEST(chains_are_kept_whole),
+    ISOLATED_TEST(l2_runs),
+    cmocka_unit_test(nothing_in_the_stand_in),
+  };
+  return RUN(tests);
+}

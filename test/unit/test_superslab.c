@@ -1,0 +1,233 @@
+// superslab.h: numbers, memory, descriptors and the lookup from pointers.
+
+#include "unit.h"
+
+#include "os/os.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "superslab/superslab.h"
+#include "thread/process.h"
+
+static char *memory_of(uint32_t number) {
+  return (char *)hak_registry.superslabs[number].base;
+}
+
+static void lookup_of_every_slab(void) {
+  hak_process_init();
+  for (unsigned i = 0; i < 200; i++) {
+    uint32_t number = hak_superslab_acquire();
+    CHECK(number != 0 && number < hak_superslab_count());
+    char *base = memory_of(number);
+    CHECK(((uintptr_t)base & (HAK_SUPERSLAB_SIZE - 1)) == 0);
+    CHECK_EQUAL(hak_registry.superslabs[number].free_mask, 0);
+    for (unsigned s = 0; s < HAK_SLABS_PER_SUPERSLAB; s++) {
+      hak_slab_t *slab = hak_slab_at((number << HAK_SLABS_SHIFT) + s), *found;
+      char *start = base + s * HAK_SLAB_SIZE;
+      CHECK(hak_slab_start(slab) == start);
+      CHECK(hak_slab_lookup(start) == slab);
+      CHECK(hak_slab_lookup(start + 1) == slab);
+      CHECK(hak_slab_lookup(start + HAK_SLAB_SIZE - 1) == slab);
+      if (hak_registry.base == 0) continue;
+      CHECK(hak_range_find(start, &found) && found == slab);
+      CHECK(hak_range_find(start + HAK_SLAB_SIZE - 16, &found) && found == slab);
+      for (unsigned bad = 1; bad < 16; bad++) CHECK(!hak_range_find(start + bad, &found));
+    }
+    memset(base, 1, 4096), memset(base + HAK_SUPERSLAB_SIZE - 4096, 1, 4096);
+  }
+}
+ISOLATED(lookup_of_every_slab)
+
+static void strangers(void) {
+  hak_process_init();
+  uint32_t number = hak_superslab_acquire();
+  int local;
+  static int global;
+  void *heap = malloc(100);
+  hak_slab_t *found;
+  const void *places[] = {NULL, &local, &global, heap, (void *)1, (void *)UINTPTR_MAX,
+                          (void *)((uintptr_t)1 << 47), (void *)(uintptr_t)strangers};
+  for (size_t i = 0; i < COUNT(places); i++) {
+    CHECK(hak_slab_lookup(places[i]) == NULL);
+    CHECK(!hak_range_find(places[i], &found));
+  }
+  free(heap);
+  // Beyond the last descriptor in the range.
+  if (hak_registry.base) {
+    uint32_t beyond = (hak_superslab_count() + 1000) & ~63u;
+    const void *p = (void *)(hak_registry.base + ((uintptr_t)beyond << HAK_SUPERSLAB_SHIFT));
+    CHECK(hak_slab_lookup(p) == NULL && !hak_range_find(p, &found));
+    CHECK(hak_slab_lookup((void *)(hak_registry.base - 16)) == NULL);
+    CHECK(!hak_range_find((void *)(hak_registry.base - 16), &found));
+  }
+  (void)number;
+}
+ISOLATED(strangers)
+
+static void decommitted_numbers_come_back_zeroed(void) {
+  hak_process_init();
+  uint32_t numbers[10];
+  uint64_t bytes = hak_mapped.superslab_bytes;
+  for (unsigned i = 0; i < COUNT(numbers); i++) {
+    numbers[i] = hak_superslab_acquire();
+    memset(memory_of(numbers[i]), 0xab, HAK_SUPERSLAB_SIZE);
+  }
+  CHECK_EQUAL(hak_mapped.superslab_bytes - bytes, COUNT(numbers) * HAK_SUPERSLAB_SIZE);
+  uint32_t count = hak_superslab_count();
+  size_t resident = hak_os_resident();
+  for (unsigned i = 0; i < COUNT(numbers); i++) hak_superslab_decommit(numbers[i]);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, bytes);
+  if (!SANITIZED) CHECK(resident - hak_os_resident() > 9 * HAK_SUPERSLAB_SIZE);
+  bool seen[COUNT(numbers)] = {false};
+  for (unsigned i = 0; i < COUNT(numbers); i++) {
+    uint32_t number = hak_superslab_acquire();
+    unsigned which = 0;
+    while (which < COUNT(numbers) && numbers[which] != number) which++;
+    CHECK(which < COUNT(numbers) && !seen[which]);
+    seen[which] = true;
+    CHECK(all_zero(memory_of(number), HAK_SUPERSLAB_SIZE));
+    CHECK(hak_slab_lookup(memory_of(number)) == hak_slab_at(number << HAK_SLABS_SHIFT));
+  }
+  CHECK_EQUAL(hak_superslab_count(), count);
+}
+ISOLATED(decommitted_numbers_come_back_zeroed)
+
+// Whatever of decommit is refused: `zeroed` of later slabs tells the truth, and the
+// number is used again.
+static void refused_decommits(void) {
+  hak_process_init();
+  const unsigned kinds[] = {HAK_FAULT_UNMAP, HAK_FAULT_DISCARD, HAK_FAULT_UNMAP | HAK_FAULT_DISCARD,
+                            HAK_FAULT_ALL};
+  for (unsigned i = 0; i < COUNT(kinds); i++) {
+    uint32_t number = hak_superslab_acquire();
+    char *before = memory_of(number);
+    hak_registry.superslabs[number].dirty = UINT32_MAX;
+    memset(before, 0xab, HAK_SUPERSLAB_SIZE);
+    hak_os_fault(kinds[i], 0, false);
+    hak_superslab_decommit(number);
+    hak_os_fault(0, 0, false);
+    CHECK_EQUAL(hak_superslab_acquire(), number);
+    bool zero = all_zero(memory_of(number), HAK_SUPERSLAB_SIZE);
+    CHECK_EQUAL(hak_registry.superslabs[number].dirty != 0, !zero);
+    if (!(kinds[i] & HAK_FAULT_UNMAP)) CHECK(zero);
+    memset(memory_of(number), 1, HAK_SUPERSLAB_SIZE);
+  }
+}
+ISOLATED(refused_decommits)
+
+static void refused_memory(void) {
+  hak_process_init();
+  for (unsigned first = 0; first < 2; first++) {
+    // First without any descriptor, then with some.
+    uint64_t bytes = hak_mapped.superslab_bytes;
+    hak_os_fault(HAK_FAULT_ALL, 0, false);
+    errno = 0;
+    for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(hak_superslab_acquire(), 0);
+    CHECK_EQUAL(errno, 0);
+    uint64_t calls = hak_os_fault_calls();
+    hak_os_fault(0, 0, false);
+    CHECK(calls >= 10);
+    CHECK_EQUAL(hak_mapped.superslab_bytes, bytes);
+    CHECK(hak_superslab_count() <= 3); // refused numbers are tried again
+    CHECK(hak_superslab_acquire() != 0);
+  }
+}
+ISOLATED(refused_memory)
+
+// ---------------------------------------------------------------------------
+// Row S4: 100 000 SuperSlabs, 200 GiB of untouched address space.
+
+#define MANY 100000u
+#define BATCH 10000u
+
+static void a_hundred_thousand(void) {
+  hak_process_init();
+  uint64_t per_batch[MANY / BATCH];
+  for (unsigned b = 0; b < MANY / BATCH; b++) {
+    uint64_t start = nanoseconds();
+    for (unsigned i = 0; i < BATCH; i++) {
+      hak_source_t source;
+      hak_slab_t *slab = hak_pool_acquire(16, &source);
+      if (!slab) {
+        dprintf(2, "the system granted %u SuperSlabs only: skipped\n", hak_superslab_count() - 1);
+        exit(77);
+      }
+      CHECK_EQUAL(source, HAK_FROM_MAP);
+      CHECK(hak_pool_acquire(16, &source) != NULL); // the other half
+    }
+    per_batch[b] = (nanoseconds() - start) / BATCH;
+  }
+  CHECK_EQUAL(hak_superslab_count() - 1, MANY);
+  uint64_t lookup = nanoseconds();
+  for (uint32_t number = 1; number <= MANY; number++)
+    CHECK(hak_slab_lookup(memory_of(number) + 100) == hak_slab_at(number << HAK_SLABS_SHIFT));
+  lookup = (nanoseconds() - lookup) / MANY;
+  printf("ns per SuperSlab, for each 10 000:");
+  for (unsigned b = 0; b < MANY / BATCH; b++) printf(" %llu", (unsigned long long)per_batch[b]);
+  printf("; per lookup: %llu\n", (unsigned long long)lookup);
+  // The cheapest of the last three batches against the cheapest of the first three.
+  uint64_t early = UINT64_MAX, late = UINT64_MAX;
+  for (unsigned b = 0; b < 3; b++) {
+    if (per_batch[b] < early) early = per_batch[b];
+    if (per_batch[MANY / BATCH - 1 - b] < late) late = per_batch[MANY / BATCH - 1 - b];
+  }
+  CHECK(late < 2 * early + 2000);
+}
+
+static void hundred_thousand_superslabs(void **state) {
+  (void)state;
+  fflush(NULL);
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    a_hundred_thousand();
+    exit(0);
+  }
+  int status;
+  waitpid(pid, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip();
+  assert_int_equal(status, 0);
+}
+
+// ---------------------------------------------------------------------------
+
+#define THREADS 4
+#define PER_THREAD 500
+static _Atomic uint32_t holder[THREADS * PER_THREAD + 100];
+
+static void *acquire_many(void *argument) {
+  uint32_t me = (uint32_t)(uintptr_t)argument, mine[PER_THREAD];
+  for (unsigned i = 0; i < PER_THREAD; i++) {
+    mine[i] = hak_superslab_acquire();
+    CHECK(mine[i] != 0 && mine[i] < COUNT(holder));
+    CHECK_EQUAL(hak_exchange_acq_rel(&holder[mine[i]], me), 0);
+    *memory_of(mine[i]) = (char)me;
+    if (i % 3 == 2) {
+      CHECK_EQUAL(hak_exchange_acq_rel(&holder[mine[i - 1]], 0), me);
+      hak_superslab_decommit(mine[i - 1]);
+      mine[i - 1] = 0;
+    }
+  }
+  for (unsigned i = 0; i < PER_THREAD; i++)
+    if (mine[i]) CHECK(*memory_of(mine[i]) == (char)me);
+  return NULL;
+}
+
+static void numbers_are_given_once(void) {
+  pthread_t threads[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++) threads[i] = unit_start(acquire_many, (void *)(i + 1));
+  for (unsigned i = 0; i < THREADS; i++) unit_join(threads[i]);
+}
+ISOLATED(numbers_are_given_once)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(lookup_of_every_slab),
+    ISOLATED_TEST(strangers),
+    ISOLATED_TEST(decommitted_numbers_come_back_zeroed),
+    ISOLATED_TEST(refused_decommits),
+    ISOLATED_TEST(refused_memory),
+    cmocka_unit_test(hundred_thousand_superslabs),
+    ISOLATED_TEST(numbers_are_given_once),
+  };
+  return RUN(tests);
+}

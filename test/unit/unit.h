@@ -1,0 +1,182 @@
+// unit.h: what the unit tests share.
+//
+// Tests that need a process of their own (a fresh heap, limits, threads that end)
+// are written as functions of no argument and run by ISOLATED(name) in a forked
+// child. In children and threads only CHECK works, not cmocka's assertions.
+
+#ifndef TEST_UNIT_UNIT_H
+#define TEST_UNIT_UNIT_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+// Work that the sanitizers make ten times as slow.
+#define SCALED(n) (SANITIZED ? (n) / 8 : (n))
+
+#define CHECK(x)                                                                          \
+  do {                                                                                    \
+    if (!(x)) {                                                                           \
+      dprintf(2, "%s:%d: %s does not hold (errno %d)\n", __FILE__, __LINE__, #x, errno);  \
+      _exit(1);                                                                           \
+    }                                                                                     \
+  } while (0)
+
+#define CHECK_EQUAL(a, b)                                                                  \
+  do {                                                                                     \
+    unsigned long long a_ = (unsigned long long)(a), b_ = (unsigned long long)(b);         \
+    if (a_ != b_) {                                                                        \
+      dprintf(2, "%s:%d: %s is %llu, not %s = %llu\n", __FILE__, __LINE__, #a, a_, #b, b_); \
+      _exit(1);                                                                            \
+    }                                                                                      \
+  } while (0)
+
+// Runs body in a child and fails the calling test if it does not end with 0.
+static inline void unit_in_child(void (*body)(void)) {
+  fflush(NULL);
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    // cmocka's handlers would jump back into the parent's list of tests.
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    for (size_t i = 0; i < COUNT(signals); i++) signal(signals[i], SIG_DFL);
+    body();
+    exit(0); // not _exit: leak and race reports of the sanitizers
+  }
+  int status = 0;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define ISOLATED(name)                    \
+  static void name##_isolated(void **state) { \
+    (void)state;                          \
+    unit_in_child(name);                  \
+  }
+#define ISOLATED_TEST(name) {#name, name##_isolated, NULL, NULL, NULL}
+#define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
+
+// xorshift64*: the tests' only source of chance, always from a fixed seed.
+static inline uint64_t chance(uint64_t *state) {
+  *state ^= *state >> 12;
+  *state ^= *state << 25;
+  *state ^= *state >> 27;
+  return *state * 0x2545f4914f6cdd1du;
+}
+static inline size_t chance_below(uint64_t *state, size_t n) { return (chance(state) >> 20) % n; }
+
+// ---------------------------------------------------------------------------
+// Contents. Blocks above a few pages get a word in every 512 bytes only, so that
+// large ones stay cheap; the last bytes are always part of it.
+
+static inline size_t unit_stride(size_t n) { return n <= 4096 ? 8 : 512; }
+
+static inline void fill(void *p, size_t n, uint64_t seed) {
+  unsigned char *at = p;
+  size_t stride = unit_stride(n), i = 0;
+  for (; i + 8 <= n; i += stride) {
+    uint64_t w = (seed + 1) * 0x9e3779b97f4a7c15u + i;
+    memcpy(at + i, &w, 8);
+  }
+  for (i = n & ~(size_t)7; i < n; i++) at[i] = (unsigned char)(seed + i);
+}
+
+static inline bool filled(const void *p, size_t n, uint64_t seed) {
+  const unsigned char *at = p;
+  size_t stride = unit_stride(n), i = 0;
+  for (; i + 8 <= n; i += stride) {
+    uint64_t w = (seed + 1) * 0x9e3779b97f4a7c15u + i;
+    if (memcmp(at + i, &w, 8) != 0) return false;
+  }
+  for (i = n & ~(size_t)7; i < n; i++)
+    if (at[i] != (unsigned char)(seed + i)) return false;
+  return true;
+}
+
+static inline bool all_zero(const void *p, size_t n) {
+  const unsigned char *at = p;
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    uint64_t w;
+    memcpy(&w, at + i, 8);
+    if (w) return false;
+  }
+  for (; i < n; i++)
+    if (at[i]) return false;
+  return true;
+}
+
+// ---------------------------------------------------------------------------
+// Threads
+
+static inline pthread_t unit_start(void *(*body)(void *), void *argument) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, body, argument) == 0);
+  return thread;
+}
+static inline void unit_join(pthread_t thread) { CHECK(pthread_join(thread, NULL) == 0); }
+// Runs body in a thread that has ended when this returns.
+static inline void unit_in_thread(void *(*body)(void *), void *argument) {
+  unit_join(unit_start(body, argument));
+}
+
+static inline uint64_t nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// Mappings of the process.
+static inline size_t mapping_count(void) {
+  FILE *f = fopen("/proc/self/maps", "r");
+  CHECK(f != NULL);
+  size_t lines = 0;
+  for (int c; (c = getc(f)) != EOF;) lines += c == '\n';
+  fclose(f);
+  return lines;
+}
+
+// A figure of /proc/self/status in KiB, for instance "VmHWM:".
+static inline size_t status_kib(const char *name) {
+  FILE *f = fopen("/proc/self/status", "r");
+  CHECK(f != NULL);
+  char line[256];
+  size_t value = 0;
+  while (fgets(line, sizeof line, f))
+    if (strncmp(line, name, strlen(name)) == 0) value = strtoul(line + strlen(name), NULL, 10);
+  fclose(f);
+  return value;
+}
+
+#endif
