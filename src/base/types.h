@@ -74,26 +74,25 @@ typedef enum {
 #define HAK_REMOTE_COUNT_SHIFT 48
 #define HAK_REMOTE_POINTER_MASK (((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT) - 1)
 
+// The unions pair words of the same nature: what statistics read at any time are
+// atomic words whatever the slab is used for; the first word is the owner's alone.
 struct hak_slab {
   union {
-    void *free;      // tiny: LIFO list of free blocks (owner)
-    hak_word_t mask; // L2: bit i = block i is free (owner word)
+    void *free;  // tiny: LIFO list of free blocks (owner)
+    char *start; // L2: address of block 0
   };
   union {
-    hak_word_t allocs; // tiny: see HAK_FREES_BIAS (owner word)
-    char *start;       // L2: address of block 0
-  };
-  union {
-    hak_word_t frees_left;        // tiny: negative = event (owner word)
+    hak_word_t allocs;            // tiny: see HAK_FREES_BIAS (owner word)
     _Atomic(hak_heap_t *) holder; // L2: the owning heap (local is NULL)
+    hak_word_t bytes;             // L2.5: usable bytes of the block
+  };
+  union {
+    hak_word_t frees_left; // tiny: negative = event (owner word)
+    hak_word_t mask;       // L2: bit i = block i is free (owner word)
   };
   _Atomic(hak_heap_t *) local; // tiny: the owning heap; NULL sends free to the slow path
   _Atomic uint64_t remote;     // see HAK_REMOTE_*; protocol R1 in docs/concurrency.md
-  uint32_t next;               // heap->partial list, slab indices, 0 = end (owner)
-  union {
-    uint32_t prev;          // heap->partial list (owner)
-    _Atomic uint32_t bytes; // L2.5: usable bytes of the block
-  };
+  uint32_t next, prev;         // heap->partial list, slab indices, 0 = end (owner)
   uint32_t inbox_next;         // link in an inbox, valid while QUEUED (protocol R2)
   uint16_t capacity;           // blocks in the slab or run
   uint16_t carved;             // tiny: blocks ever on the free list; L2: ever handed out (owner)

@@ -12,7 +12,7 @@ void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source) {
   if (!head) return NULL;
   *zeroed = head->zeroed;
   head->run = (uint8_t)n;
-  hak_store_relaxed(&head->bytes, (uint32_t)hak_align_up(size, GRAIN));
+  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, GRAIN));
   for (unsigned i = 1; i < n; i++) {
     head[i].offset = (uint8_t)i;
     hak_store_relaxed(&head[i].kind, HAK_KIND_INTERIOR);
@@ -36,7 +36,7 @@ bool hak_l25_free(hak_slab_t *head) {
 bool hak_l25_resize(hak_slab_t *head, size_t size) {
   unsigned n = slabs_for(size), have = head->run;
   if (n > have) return false;
-  hak_store_relaxed(&head->bytes, (uint32_t)hak_align_up(size, GRAIN));
+  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, GRAIN));
   if (n == have) return true;
   head->run = (uint8_t)n;
   for (unsigned i = n; i < have; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);

@@ -136,14 +136,14 @@ ISOLATED(refused_memory)
 // ---------------------------------------------------------------------------
 // Row S4: 100 000 SuperSlabs, 200 GiB of untouched address space.
 
-#define MANY 100000u
-#define BATCH 10000u
+#define MANY SCALED(100000u) // a sanitizer multiplies the mappings
+#define BATCH SCALED(10000u)
 
 static void a_hundred_thousand(void) {
   hak_process_init();
   uint64_t per_batch[MANY / BATCH];
   for (unsigned b = 0; b < MANY / BATCH; b++) {
-    uint64_t start = nanoseconds();
+    uint64_t start = unit_thread_ns();
     for (unsigned i = 0; i < BATCH; i++) {
       hak_source_t source;
       hak_slab_t *slab = hak_pool_acquire(16, &source);
@@ -154,13 +154,13 @@ static void a_hundred_thousand(void) {
       CHECK_EQUAL(source, HAK_FROM_MAP);
       CHECK(hak_pool_acquire(16, &source) != NULL); // the other half
     }
-    per_batch[b] = (nanoseconds() - start) / BATCH;
+    per_batch[b] = (unit_thread_ns() - start) / BATCH;
   }
   CHECK_EQUAL(hak_superslab_count() - 1, MANY);
-  uint64_t lookup = nanoseconds();
+  uint64_t lookup = unit_thread_ns();
   for (uint32_t number = 1; number <= MANY; number++)
     CHECK(hak_slab_lookup(memory_of(number) + 100) == hak_slab_at(number << HAK_SLABS_SHIFT));
-  lookup = (nanoseconds() - lookup) / MANY;
+  lookup = (unit_thread_ns() - lookup) / MANY;
   printf("ns per SuperSlab, for each 10 000:");
   for (unsigned b = 0; b < MANY / BATCH; b++) printf(" %llu", (unsigned long long)per_batch[b]);
   printf("; per lookup: %llu\n", (unsigned long long)lookup);
@@ -170,7 +170,8 @@ static void a_hundred_thousand(void) {
     if (per_batch[b] < early) early = per_batch[b];
     if (per_batch[MANY / BATCH - 1 - b] < late) late = per_batch[MANY / BATCH - 1 - b];
   }
-  CHECK(late < 2 * early + 2000);
+  // A search among all of them would make it hundreds of times as much.
+  CHECK(late < 10 * early + 5000);
 }
 
 static void hundred_thousand_superslabs(void **state) {
