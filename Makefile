@@ -14,7 +14,7 @@ BUILD := cmake --build --preset release -j $(JOBS)
 CONFIGURE := test -f build/build.ninja || cmake --preset release
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
-.PHONY: all run test bench bench-peers asan tsan ubsan clang model fuzz soak profile pgo docs \
+.PHONY: all run test bench bench-peers results asan tsan ubsan clang model fuzz soak profile pgo docs \
         phase7-bench format format-check clean help configure setup-build
 
 ## all: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
@@ -67,6 +67,13 @@ bench-peers: all
 	@test -f bench/compare.py || $(NOT_THERE)
 	@tools/setup.sh peers
 	$(PYTHON) bench/compare.py --suite core --peers all
+
+## results: measure the core benchmarks against the peers, write docs/results and README's figures
+results: all
+	@tools/setup.sh peers
+	@mkdir -p docs/results
+	$(PYTHON) bench/compare.py --allocators hakmem,system --suite core --peers all --net --json docs/results/core.json
+	$(PYTHON) bench/readme.py docs/results/core.json
 
 ## bench_random_mixed_hakmem, *_hakmem: build one benchmark (build/bench/)
 %_hakmem: configure
