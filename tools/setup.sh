@@ -21,7 +21,7 @@ build req ninja-build        ninja
 build req python3            python3
 build req git                git
 build req libc6-dev          /usr/include/stdlib.h
-build req libcmocka-dev      /usr/include/cmocka.h
+test  req libcmocka-dev      /usr/include/cmocka.h
 bench req python3-venv       py:ensurepip
 peers opt cargo              cargo
 test  req clang-19           clang-19

@@ -22,11 +22,11 @@ void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source) {
 }
 
 bool hak_l25_free(hak_slab_t *head) {
-  unsigned n = head->run;
   uint8_t kind = HAK_KIND_L25;
   // Of two threads that free the same block one wins here; the slabs themselves
   // are published by the release in hak_pool_release.
   if (!hak_cas_relaxed(&head->kind, &kind, (uint8_t)HAK_KIND_FREE)) return false;
+  unsigned n = head->run; // the winner's to read
   head->last_kind = HAK_KIND_L25;
   for (unsigned i = 1; i < n; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);
   hak_pool_release(head, n);

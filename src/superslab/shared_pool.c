@@ -231,6 +231,12 @@ uint32_t hak_pool_take_cold(void) {
 void hak_pool_rebuild(void) {
   uint32_t count = hak_superslab_count(), empties = 0;
   for (uint32_t number = 1; number < count; number++) {
+    hak_superslab_t *superslab = &hak_registry.superslabs[number];
+    // fork may have copied these at another time than the memory or the index:
+    // nothing counts as zero or committed, and what has free slabs is not cold.
+    hak_store_relaxed(&superslab->dirty, UINT32_MAX);
+    hak_store_relaxed(&superslab->committed, 0u);
+    if (hak_load_relaxed(&superslab->free_mask)) clear_bit(COLD, number);
     publish(number);
     empties += hak_load_relaxed(&hak_registry.superslabs[number].free_mask) == ALL_FREE;
   }

@@ -73,9 +73,8 @@ void hak_superslab_init(void) {
 uint32_t hak_superslab_count(void) { return hak_load_acquire(&next_number); }
 
 // Makes descriptors for at least one more number; false if refused.
-static bool commit_descriptors(void) {
-  // Acquire: pairs with the release below; committed memory is usable.
-  uint32_t first = hak_load_acquire(&committed_numbers), last = first + commit_step;
+static bool commit_descriptors(uint32_t first) {
+  uint32_t last = first + commit_step;
   if (last > max_numbers) return false;
   // Racing threads commit the same step: the calls are idempotent.
   size_t size = commit_step * sizeof(hak_superslab_t);
@@ -83,23 +82,26 @@ static bool commit_descriptors(void) {
       !hak_os_commit(&hak_registry.slabs[first << HAK_SLABS_SHIFT],
                      size * HAK_SLABS_PER_SUPERSLAB))
     return false;
-  if (hak_cas_acq_rel(&committed_numbers, &first, last))
-    hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(size * (1 + HAK_SLABS_PER_SUPERSLAB)));
   uint32_t in_range = last < range_end ? last : range_end;
   uint64_t limit = (uint64_t)in_range << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
   uint64_t old = hak_load_relaxed(&hak_registry.limit);
-  // Relaxed: a block's pointer reaches another thread only through
-  // synchronisation of the program, which orders this before its free.
+  // Before committed_numbers: whoever gets a number from there finds its blocks
+  // (model registry). Relaxed: ordered by the release below, and between threads of
+  // the program by what hands the pointer over.
   while (old < limit && !hak_cas_relaxed(&hak_registry.limit, &old, limit)) {
   }
+  if (hak_cas_acq_rel(&committed_numbers, &first, last))
+    hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(size * (1 + HAK_SLABS_PER_SUPERSLAB)));
   return true;
 }
 
 static uint32_t new_number(void) {
   uint32_t number = hak_load_acquire(&next_number);
   for (;;) {
-    if (number >= hak_load_acquire(&committed_numbers)) {
-      if (!commit_descriptors()) return 0;
+    // Acquire: pairs with the release in commit_descriptors; the memory is usable.
+    uint32_t committed = hak_load_acquire(&committed_numbers);
+    if (number >= committed) {
+      if (!commit_descriptors(committed)) return 0;
       number = hak_load_acquire(&next_number);
     } else if (hak_cas_acq_rel(&next_number, &number, number + 1)) {
       return number;

@@ -290,7 +290,17 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p) {
 
 void hak_front_free_slow(void *p, const char *function) {
   hak_block_t block;
-  if (p == NULL || !hak_front_find(p, function, &block)) return;
+  if (p == NULL) return;
+#if !HAK_CHECKS
+  // What the inlined part does for the range, for the table.
+  hak_slab_t *slab = hak_slab_lookup(p);
+  if (slab && ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) == 0 &&
+      !hak_differs(&slab->local, hak_tls_heap)) {
+    hak_front_put(slab, p, function);
+    return;
+  }
+#endif
+  if (!hak_front_find(p, function, &block)) return;
   hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
   switch (block.kind) {
   case HAK_KIND_TINY: free_tiny(heap, &block, p, function); break;

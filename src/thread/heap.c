@@ -221,9 +221,11 @@ void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   }
   if (hak_slab_live(slab) != 0) return;
   // One empty slab per class stays, against going to and fro (tiny only: an L2
-  // run holds few blocks and much memory).
-  bool only = slab->next == 0 && slab->prev == 0;
-  if (only && hak_slab_kind(slab) == HAK_KIND_TINY) {
+  // run holds few blocks and much memory; and not with an orphan: nobody is there
+  // to use it).
+  bool keep = slab->next == 0 && slab->prev == 0 && hak_slab_kind(slab) == HAK_KIND_TINY &&
+              hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED;
+  if (keep) {
     hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 0);
   } else if (releasable(slab)) {
     hak_heap_remove_partial(heap, slab);
@@ -351,7 +353,10 @@ void hak_heap_arm(void) {
   // Its third argument tells glibc by an address which object the function is in.
   if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &first_heap) == 0)
     return;
-  tls_ending = hak_tls_heap->id != 1; // no notice of the end: take heaps per call
+  if (hak_tls_heap->id == 1) return; // the main thread's end is the program's
+  tls_ending = true; // no notice of the end: take heaps per call, this one too
+  hak_tls_heap->transient = true;
+  hak_tls_heap = &hak_heap_none;
 }
 
 static hak_heap_t *attach(void) {

@@ -1,0 +1,224 @@
+// fork.pml: protocol F. The child of a fork has the memory of a process whose other
+// threads stopped at some point, and that was copied piece by piece while they ran:
+// each word has a value of its time, and two words need not fit together. System
+// calls that change mappings wait until the copy is complete.
+//
+// fork_pool: one SuperSlab of two slabs; the forking thread holds slab 1 or none;
+// another thread claims, writes, releases, evicts and commits, and vanishes. The
+// child then takes all there is.
+// fork_chain: another thread pushes two blocks into a slab of the forking thread and
+// vanishes; in the child a new thread pushes a third and the owner drains.
+//
+// Mirrors src/superslab/shared_pool.c: hak_pool_rebuild; src/thread/heap.c:
+// hak_heap_after_fork; and what they repair: claim, evict, hak_pool_acquire,
+// hak_superslab_acquire, hak_superslab_decommit, push, hak_heap_post, hak_heap_drain.
+//
+// Checked, in the child: a slab is handed out once, and none that the forking thread
+// holds; its memory can be used; what is said to be zero is; chains and inboxes hold
+// together.
+//
+// model fork_pool -DPOOL
+// broken fork_pool BROKEN_committed_kept: the child believes in the word `committed`
+// broken fork_pool BROKEN_dirty_kept: the child believes in the word `dirty`
+// broken fork_pool BROKEN_cold_kept: the child believes a number with free slabs to be cold
+// model fork_chain -DCHAIN
+// broken fork_chain BROKEN_chain_kept: the child keeps the chains that were handed over
+// broken fork_chain BROKEN_inbox_kept: the child keeps the inbox
+
+bit forking, copied;                                   // the copy is being made; is complete
+
+// A copy in any order: word i of the parent becomes word i of the child.
+#define WORDS 6
+byte parent[WORDS], child[WORDS];
+
+proctype forker() {
+  byte done;                                           // set of words copied
+  forking = 1;
+  do
+  :: d_step { !(done & 1) -> child[0] = parent[0]; done = done | 1 }
+  :: d_step { !(done & 2) -> child[1] = parent[1]; done = done | 2 }
+  :: d_step { !(done & 4) -> child[2] = parent[2]; done = done | 4 }
+  :: d_step { !(done & 8) -> child[3] = parent[3]; done = done | 8 }
+  :: d_step { !(done & 16) -> child[4] = parent[4]; done = done | 16 }
+  :: d_step { !(done & 32) -> child[5] = parent[5]; done = done | 32 }
+  :: done == 63 -> break
+  od;
+  forking = 0; copied = 1
+}
+
+#ifdef POOL
+#define FREE_MASK 0
+#define DIRTY 1
+#define COMMITTED 2
+#define COLD 3
+#define MAPPED 4                                       // the kernel's page tables
+#define CONTENT 5                                      // slabs whose memory is not zero
+#define ALL_FREE 3
+byte mine;                                             // slabs of the forking thread
+
+proctype other() {
+  byte bits;
+  bit dirty;
+  do
+  :: d_step { bits == 0 && parent[FREE_MASK] ->        // claim
+      bits = ((parent[FREE_MASK] & 1) -> 1 : 2);
+      parent[FREE_MASK] = parent[FREE_MASK] & ~bits };
+    parent[DIRTY] = parent[DIRTY] | bits               // take
+  :: bits -> parent[CONTENT] = parent[CONTENT] | bits  // the program writes
+  :: bits -> parent[FREE_MASK] = parent[FREE_MASK] | bits; bits = 0 // hak_pool_release
+  :: d_step { bits == 0 && parent[FREE_MASK] == ALL_FREE -> parent[FREE_MASK] = 0 }; // evict
+    if                                                 // hak_os_decommit: a system call
+    :: d_step { !forking -> parent[MAPPED] = 0; parent[CONTENT] = 0 };
+      parent[COMMITTED] = 0; dirty = 0
+    :: !forking -> parent[COMMITTED] = 1; dirty = 1    // refused, contents kept
+    fi;
+    if
+    :: !dirty -> parent[DIRTY] = 0
+    :: else
+    fi;
+    parent[COLD] = 1                                   // hak_pool_add_cold
+  :: d_step { bits == 0 && parent[COLD] -> parent[COLD] = 0 }; // hak_pool_take_cold
+    if                                                 // commit
+    :: parent[COMMITTED]
+    :: !parent[COMMITTED] -> d_step { !forking -> parent[MAPPED] = 1 }
+    fi;
+    parent[COMMITTED] = 1;
+    bits = 1;
+    parent[DIRTY] = parent[DIRTY] | bits;
+    parent[FREE_MASK] = ALL_FREE & ~bits
+  :: copied -> break
+  od
+}
+
+inline handed_out() {
+  d_step {
+    assert((bits & mine) == 0 && (bits & given) == 0);
+    assert(child[MAPPED]);
+    assert((child[DIRTY] & bits) || !(child[CONTENT] & bits)); // slab->zeroed
+    given = given | bits;
+    child[DIRTY] = child[DIRTY] | bits;
+    child[CONTENT] = child[CONTENT] | bits
+  }
+}
+
+proctype in_child() {
+  byte bits, given;
+  copied;
+  // hak_pool_rebuild
+#ifndef BROKEN_dirty_kept
+  child[DIRTY] = ALL_FREE;
+#endif
+#ifndef BROKEN_committed_kept
+  child[COMMITTED] = 0;
+#endif
+#ifndef BROKEN_cold_kept
+  if
+  :: child[FREE_MASK] != 0 -> child[COLD] = 0
+  :: else
+  fi;
+#endif
+  do
+  :: child[FREE_MASK] ->                               // claim, take
+    d_step { bits = ((child[FREE_MASK] & 1) -> 1 : 2);
+             child[FREE_MASK] = child[FREE_MASK] & ~bits };
+    handed_out()
+  :: child[COLD] ->                                    // hak_superslab_acquire
+    child[COLD] = 0;
+    if
+    :: child[COMMITTED]
+    :: !child[COMMITTED] -> child[MAPPED] = 1          // pages the other thread left stay
+    fi;
+    child[COMMITTED] = 1;
+    bits = 1;
+    handed_out();
+    child[FREE_MASK] = ALL_FREE & ~1
+  :: else -> break
+  od
+}
+
+init {
+  atomic {
+    parent[COMMITTED] = 1; parent[MAPPED] = 1;
+    if
+    :: parent[FREE_MASK] = 3
+    :: parent[FREE_MASK] = 1; mine = 2; parent[DIRTY] = 2; parent[CONTENT] = 2
+    fi;
+    run forker(); run other(); run in_child()
+  }
+}
+#endif
+
+#ifdef CHAIN
+// Blocks 1, 2 (the other thread's) and 3 (the child's). A slab of the forking thread.
+#define REMOTE 0                                       // first block | length << 2 | QUEUED << 4
+#define LINK1 1                                        // first word of block 1: garbage before
+#define LINK2 2
+#define INBOX 3
+#define INBOX_NEXT 4
+#define LINK3 5
+#define GARBAGE 77
+#define QUEUED 16
+
+// push and hak_heap_post by the only thread that does: the link (*entry->tail = old &
+// POINTER_MASK), the compare-and-swap of the word, and if that set QUEUED,
+// slab->inbox_next = top and the compare-and-swap of the inbox.
+#define push(w, x, link)                                                          \
+  w[link] = w[REMOTE] & 3;                                                        \
+  d_step { old = w[REMOTE]; w[REMOTE] = x | ((((old >> 2) & 3) + 1) << 2) | QUEUED }; \
+  if                                                                              \
+  :: !(old & QUEUED) -> w[INBOX_NEXT] = w[INBOX]; w[INBOX] = 1                    \
+  :: else                                                                         \
+  fi
+
+proctype other() {
+  byte old, x = 1;
+  do
+  :: x <= 2 ->
+    push(parent, x, x);                                // LINK1 and LINK2 are 1 and 2
+    x++
+  :: else -> break
+  od
+}
+
+proctype in_child() {
+  byte old, index, slabs, block, count;
+  copied;
+  // hak_heap_after_fork
+#ifndef BROKEN_inbox_kept
+  child[INBOX] = 0;                                    // store_seq_cst(&mine->inbox, 0)
+#endif
+#ifndef BROKEN_chain_kept
+  child[REMOTE] = 0;                                   // store_relaxed(&slab->remote, 0)
+#endif
+  // A new thread frees block 3.
+  push(child, 3, LINK3);
+  // hak_heap_drain
+  d_step { index = child[INBOX]; child[INBOX] = 0 };
+  do
+  :: index ->
+    slabs++;
+    assert(slabs <= 1);                                // posted once
+    index = child[INBOX_NEXT];
+    d_step {                                           // hak_slab_collect(slab, true)
+      block = child[REMOTE] & 3; count = (child[REMOTE] >> 2) & 3; child[REMOTE] = 0;
+      do
+      :: count ->
+        assert(block >= 1 && block <= 3);
+        block = ((block == 1) -> child[LINK1] : ((block == 2) -> child[LINK2] : child[LINK3]));
+        count--
+      :: else -> break
+      od;
+      assert(block == 0)                               // the chain ends where its length says
+    }
+  :: else -> break
+  od;
+  assert(slabs == 1)                                   // what the child freed is found
+}
+
+init {
+  atomic {
+    parent[LINK1] = GARBAGE; parent[LINK2] = GARBAGE; parent[LINK3] = GARBAGE;
+    run forker(); run other(); run in_child()
+  }
+}
+#endif

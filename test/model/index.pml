@@ -1,0 +1,170 @@
+// index.pml: protocol P2. The index over the free masks: per level a bit per
+// SuperSlab in a group word, and a bit per group word in a summary word. Whoever
+// changes a free mask brings the index in line afterwards, in any number at once.
+//
+// Two SuperSlabs of two slabs in one group, levels 0 (a free slab) and 1 (a run of
+// two: empty), threads that claim and release slabs for ever: two threads and both
+// SuperSlabs, or three threads and one, without the summary word.
+//
+// Mirrors src/superslab/shared_pool.c: set_bit, clear_bit, publish, levels_of, and
+// the calls in claim, claim_any, evict and hak_pool_release. Nobody waits for the
+// index here: claims try any SuperSlab, as after a stale hint.
+//
+// Checked: whenever nobody is at work, the index says what the masks say, so a
+// free slab is found.
+//
+// model index_two -DTHREADS=2 -DNUMBERS=2
+// broken index_two BROKEN_publish_once: publish does not look at the mask again
+// broken index_two BROKEN_publish_given: publish goes by the mask its caller left
+// broken index_two BROKEN_no_second_look: clear_bit does not look at the group again
+// broken index_two BROKEN_look_early: the second look comes before the clear (store buffer)
+// broken index_two BROKEN_summary_first: set_bit sets the summary before the group
+// broken index_two BROKEN_clear_plain: clear_bit loads the group word and then stores it
+// model index_three -DTHREADS=3 -DNUMBERS=1
+// broken index_three BROKEN_publish_once: as above
+
+byte mask[2];                                          // free_mask of SuperSlab 0 and 1
+byte group[2];                                         // groups[0].level[k], bit per SuperSlab
+bit summary[2];                                        // summary[0].level[k], bit of group 0
+byte busy;
+
+#define bit_of(n) (1 << n)
+#define levels_of(m) ((m) == 0 -> 0 : ((m) == 3 -> 3 : 1)) // bit k: a run of 2^k is free
+#define wanted(k) (((levels_of(mask[0]) >> k) & 1) | (((levels_of(mask[1]) >> k) & 1) << 1))
+
+inline set_bit() {
+#if NUMBERS == 1
+  group[k] = group[k] | bit_of(n)
+#elif defined(BROKEN_summary_first)
+  summary[k] = 1;
+  group[k] = group[k] | bit_of(n)
+#else
+  group[k] = group[k] | bit_of(n); // fetch_or_seq_cst(&groups[group].level[level], bit)
+  summary[k] = 1 // fetch_or_seq_cst(&summary[..].level[level], ..)
+#endif
+}
+
+inline clear_bit() {
+#if NUMBERS == 1
+  group[k] = group[k] & ~bit_of(n)
+#else
+#ifdef BROKEN_clear_plain
+  old = group[k];
+  group[k] = old & ~bit_of(n);
+#else
+  // fetch_and_seq_cst(&groups[..].level[level], ~bit)
+  d_step { old = group[k]; group[k] = old & ~bit_of(n) };
+#endif
+  if
+  :: old == bit_of(n) ->
+#ifdef BROKEN_look_early
+    old = group[k];
+    summary[k] = 0;
+    if
+    :: old -> summary[k] = 1
+    :: else
+    fi
+#else
+    summary[k] = 0; // fetch_and_seq_cst(&summary[..].level[level], ~..)
+#ifndef BROKEN_no_second_look
+    if
+    :: group[k] -> summary[k] = 1 // if (load_seq_cst(&groups..)) fetch_or_seq_cst
+    :: else
+    fi
+#endif
+#endif
+  :: else
+  fi
+#endif
+}
+
+inline publish() {
+  do
+  ::
+#ifndef BROKEN_publish_given
+    seen = mask[n];                                    // mask = load_seq_cst(free_mask)
+#endif
+    k = 0;
+    do
+    :: k < 2 ->
+      if // has = load_seq_cst(&groups..level[k]) & bit
+      :: (group[k] & bit_of(n)) && !((levels_of(seen) >> k) & 1) -> clear_bit()
+      :: !(group[k] & bit_of(n)) && ((levels_of(seen) >> k) & 1) -> set_bit()
+      :: else
+      fi;
+      k++
+    :: else -> break
+    od;
+    k = 0;
+#if defined(BROKEN_publish_once) || defined(BROKEN_publish_given)
+    break
+#else
+    if
+    :: mask[n] == seen -> break // if (load_seq_cst(free_mask) == mask) return
+    :: else
+    fi
+#endif
+  od
+}
+
+inline after() {
+  if
+  :: old -> publish() // if (levels_of(old) != levels_of(now)) publish
+  :: else
+  fi;
+  atomic { busy--; seen = 0; old = 0; n = (held -> n : 0) }
+}
+
+proctype thread() {
+  byte n, k, seen, old, held;                          // held: slabs of n this thread owns
+end:
+  do
+  :: held == 0 ->
+    if
+    :: n = 0
+    :: n = NUMBERS - 1
+    fi;
+    d_step {                                           // claim: cas_seq_cst(free_mask, &mask, rest)
+      busy++;
+      seen = mask[n];
+      held = ((seen & 1) -> 1 : seen & 2);             // the lowest slab
+      mask[n] = seen & ~held;
+      // none: publish(number) in claim_any
+      old = (levels_of(seen) != levels_of(mask[n])) || held == 0;
+      seen = mask[n]
+    };
+    after()
+  :: d_step { held == 0 && mask[0] == 3 ->             // both: a run, or evict
+      busy++; n = 0; held = 3; mask[0] = 0; old = 1; seen = 0 };
+    after()
+  :: d_step { held != 0 -> // hak_pool_release: fetch_or_seq_cst(&free_mask, bits)
+      busy++;
+      seen = mask[n]; mask[n] = seen | held; held = 0;
+      old = levels_of(seen) != levels_of(mask[n]);
+      seen = mask[n] };
+    after()
+  od
+}
+
+proctype observer() {
+end:
+  do
+  :: d_step {
+      busy == 0 ->
+      assert(group[0] == wanted(0) && group[1] == wanted(1));
+      assert(summary[0] || group[0] == 0 || NUMBERS == 1);
+      assert(summary[1] || group[1] == 0 || NUMBERS == 1)
+    }
+  od
+}
+
+init {
+  atomic {
+    mask[0] = 3; mask[1] = (NUMBERS == 2 -> 3 : 0);
+    group[0] = (1 << NUMBERS) - 1; group[1] = group[0]; summary[0] = 1; summary[1] = 1;
+    run thread(); run thread(); run observer();
+#if THREADS == 3
+    run thread()
+#endif
+  }
+}

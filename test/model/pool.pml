@@ -1,0 +1,240 @@
+// pool.pml: protocol P1. The free mask of a SuperSlab is the truth: who clears a
+// bit by compare-and-swap owns the slab, who sets it gives it up, and who clears
+// all bits at once owns the SuperSlab and may give its memory back. A number
+// without memory is in the set COLD until one thread takes it.
+//
+// Two SuperSlabs of two slabs, one with memory and one cold; two threads that
+// claim, use and release slabs and runs of two, evict and commit for ever. System
+// calls fail now and then. Which SuperSlab a thread tries is left open, which
+// covers every answer of the index (index.pml).
+//
+// Mirrors src/superslab/shared_pool.c: claim, take, hak_pool_acquire, evict,
+// hak_pool_release, hak_pool_add_cold, hak_pool_take_cold; src/superslab/
+// superslab.c: commit, hak_superslab_acquire, hak_superslab_decommit (range).
+//
+// Checked: a slab has one owner; memory of a slab in use is never given back; a
+// slab said to be zero is; whenever nobody is at work, each slab is held by a
+// thread, or free in its mask, or its SuperSlab is cold.
+//
+// model pool
+// broken pool BROKEN_claim_plain: claim stores the mask instead of compare-and-swap
+// broken pool BROKEN_release_plain: release stores the mask instead of fetch-or
+// broken pool BROKEN_evict_plain: evict looks whether all is free and then stores 0
+// broken pool BROKEN_cold_plain: taking a cold number is a look and a store
+// broken pool BROKEN_cold_early: a number counts as cold before its memory is given back
+// broken pool BROKEN_mask_early: the free mask is published before the memory is committed
+// broken pool BROKEN_release_early: the bits are set before the owner is done with the slab
+// broken pool BROKEN_dirty_cleared: decommit forgets what was used though the contents are kept
+// broken pool BROKEN_dirty_late: dirty is cleared after the number became cold
+
+#define NUMBERS 2
+#define ALL_FREE 3
+
+byte free_mask[NUMBERS], dirty[NUMBERS];
+bit committed[NUMBERS], cold[NUMBERS];
+// Truth.
+bit mapped[NUMBERS];                                   // the memory can be used
+byte content[NUMBERS];                                 // slabs whose memory is not zero
+byte owner[4];                                         // of slab number * 2 + i; 0: nobody
+byte busy;
+
+inline own() { // the claim gave this thread `bits` of number n
+  assert(!(bits & 1) || owner[n * 2] == 0);
+  assert(!(bits & 2) || owner[n * 2 + 1] == 0);
+  owner[n * 2] = ((bits & 1) -> me : owner[n * 2]);
+  owner[n * 2 + 1] = ((bits & 2) -> me : owner[n * 2 + 1])
+}
+inline disown() {
+  owner[n * 2] = ((bits & 1) -> 0 : owner[n * 2]);
+  owner[n * 2 + 1] = ((bits & 2) -> 0 : owner[n * 2 + 1])
+}
+inline use() { // the program and the descriptor's owner fields
+  assert(mapped[n] && (!(bits & 1) || owner[n * 2] == me));
+  assert(!(bits & 2) || owner[n * 2 + 1] == me);
+  content[n] = content[n] | bits
+}
+
+inline take() {
+  d_step {                                             // fetch_or(&superslab->dirty, bits)
+    zeroed = (dirty[n] & bits) == 0; dirty[n] = dirty[n] | bits;
+    assert(mapped[n]);
+    assert(!zeroed || (content[n] & bits) == 0)        // slab->zeroed = !(dirty & bits)
+  }
+}
+
+inline claim() {
+  seen = free_mask[n];                                 // mask = load_relaxed(free_mask)
+  do
+  :: (seen & want) != want && (want == 3 || seen == 0) -> bits = 0; break // if (!runs) return NULL
+  :: else ->
+    bits = (want == 3 -> 3 : ((seen & 1) -> 1 : 2));   // one slab from the low end
+#ifdef BROKEN_claim_plain
+    d_step { free_mask[n] = seen & ~bits; own() };
+    break
+#else
+    if
+    :: d_step { free_mask[n] == seen ->                // cas_seq_cst(free_mask, &mask, rest)
+        free_mask[n] = seen & ~bits; own() }; break
+    :: d_step { else -> seen = free_mask[n]; bits = 0 }
+    fi
+#endif
+  od;
+  if
+  :: bits -> take()
+  :: else
+  fi
+}
+
+inline add_cold() { cold[n] = 1 }                      // hak_pool_add_cold: set_bit(COLD, number)
+
+inline acquire_superslab() { // hak_superslab_acquire and the rest of hak_pool_acquire
+#ifdef BROKEN_cold_plain
+  taken = cold[n];
+  cold[n] = 0;
+#else
+  d_step { taken = cold[n]; cold[n] = 0 };             // clear_bit(COLD, number): fetch_and
+#endif
+  if
+  :: taken ->
+#ifdef BROKEN_mask_early
+    d_step { free_mask[n] = ALL_FREE & ~want; bits = want; own() };
+#endif
+    if
+    :: committed[n]                                    // one that could not be decommitted
+    :: !committed[n] -> d_step { mapped[n] = 1; assert(content[n] == 0) } // hak_os_commit
+    :: !committed[n] -> taken = 0                      // hak_os_commit refused
+    fi;
+    if
+    :: taken ->
+      committed[n] = 1;                                // store_relaxed(&superslab->committed, 1)
+#ifndef BROKEN_mask_early
+      d_step { bits = want; own() };
+#endif
+      take();
+#ifndef BROKEN_mask_early
+      free_mask[n] = ALL_FREE & ~bits;                 // store_seq_cst(free_mask, ~bits)
+#endif
+      taken = 0
+    :: else -> add_cold()
+    fi
+  :: else
+  fi
+}
+
+inline evict() { // and hak_superslab_decommit
+#ifdef BROKEN_evict_plain
+  taken = free_mask[n] == ALL_FREE;
+  if
+  :: taken -> free_mask[n] = 0
+  :: else
+  fi;
+#else
+  d_step {                                             // cas_seq_cst(free_mask, &all, 0)
+    taken = free_mask[n] == ALL_FREE;
+    if
+    :: taken -> free_mask[n] = 0
+    :: else
+    fi
+  };
+#endif
+  if
+  :: taken ->
+#ifdef BROKEN_cold_early
+    add_cold();
+#endif
+    if                                                 // hak_os_decommit(p, size, &dirty)
+    :: d_step { assert(owner[n * 2] == 0 && owner[n * 2 + 1] == 0);
+                mapped[n] = 0; content[n] = 0 };
+      committed[n] = 0; forget = 1
+    :: d_step { content[n] = 0 }; committed[n] = 1; forget = 1 // refused, contents discarded
+    :: committed[n] = 1; forget = 0                    // refused, contents kept
+    fi;
+#ifdef BROKEN_dirty_cleared
+    forget = 1;
+#endif
+#ifdef BROKEN_dirty_late
+    add_cold();
+    if
+    :: forget -> dirty[n] = 0
+    :: else
+    fi;
+#else
+    if
+    :: forget -> dirty[n] = 0 // if (!dirty) store_relaxed(&superslab->dirty, 0)
+    :: else
+    fi;
+#ifndef BROKEN_cold_early
+    add_cold();
+#endif
+#endif
+    taken = 0; forget = 0
+  :: else
+  fi
+}
+
+proctype thread() {
+  byte me = _pid, n, bits, want, seen;             // bits: slabs of n it holds
+  bit zeroed, taken, forget;
+end:
+  do
+  :: atomic { bits == 0 -> busy++; n = 0; want = 1 }; claim(); atomic { busy--; seen = 0; want = 0 }
+  :: atomic { bits == 0 -> busy++; n = 1; want = 1 }; claim(); atomic { busy--; seen = 0; want = 0 }
+  :: atomic { bits == 0 -> busy++; n = 0; want = 3 }; claim(); atomic { busy--; seen = 0; want = 0 }
+  :: atomic { bits == 0 && cold[0] -> busy++; n = 0; want = 1 }; // find(COLD, LEVELS, number)
+    acquire_superslab(); atomic { busy--; want = 0 }
+  :: atomic { bits == 0 && cold[1] -> busy++; n = 1; want = 2 };
+    acquire_superslab(); atomic { busy--; want = 0 }
+  :: atomic { bits == 0 && free_mask[0] == ALL_FREE -> busy++; n = 0 }; // hak_pool_trim
+    evict(); busy--
+  :: bits -> d_step { use() }
+  :: atomic { bits -> busy++ };                        // hak_pool_release
+#ifdef BROKEN_release_plain
+    seen = free_mask[n];
+    d_step { disown(); free_mask[n] = seen | bits; seen = seen | bits };
+#else
+    d_step {                                           // fetch_or_seq_cst(free_mask, bits)
+      assert((free_mask[n] & bits) == 0);
+#ifndef BROKEN_release_early
+      disown();
+#endif
+      free_mask[n] = free_mask[n] | bits; seen = free_mask[n]
+    };
+#ifdef BROKEN_release_early
+    d_step { use(); disown() };
+#endif
+#endif
+    bits = 0;
+    if
+    :: seen == ALL_FREE -> evict()                     // empties > keep
+    :: true                                            // kept
+    fi;
+    atomic { busy--; seen = 0 }
+  od
+}
+
+proctype observer() {
+  byte i;
+end:
+  do
+  :: d_step { busy == 0 ->
+      i = 0;
+      do
+      :: i < NUMBERS ->
+        assert(!cold[i] || (free_mask[i] == 0 && owner[i * 2] == 0 && owner[i * 2 + 1] == 0));
+        assert(cold[i] || mapped[i]);
+        assert(cold[i] || (((free_mask[i] & 1) != 0) == (owner[i * 2] == 0)
+                           && ((free_mask[i] & 2) != 0) == (owner[i * 2 + 1] == 0)));
+        i++
+      :: else -> break
+      od;
+      i = 0
+    }
+  od
+}
+
+init {
+  atomic {
+    free_mask[0] = 3; mapped[0] = 1; committed[0] = 1; cold[1] = 1;
+    run thread(); run thread(); run observer()
+  }
+}
