@@ -21,8 +21,15 @@ def calls(path):
         yield match.group(1), [a.strip().strip('"') for a in args if a.strip()]
 
 
+def constants():
+    """Plain numbers of the layout that rows may name."""
+    text = (SRC / "base" / "config.h").read_text()
+    return {name: int(value) for name, value in
+            re.findall(r"^#define (HAK_\w+) (\d+)\b", text, re.MULTILINE)}
+
+
 def number(text):
-    value = eval(text.replace("(uint64_t)", ""), {"__builtins__": {}})
+    value = eval(text.replace("(uint64_t)", ""), {"__builtins__": {}, **constants()})
     for shift, suffix in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
         if value and value % (1 << shift) == 0:
             return f"{value >> shift}{suffix}"

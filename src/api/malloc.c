@@ -27,7 +27,8 @@ void *hak_api_no_memory(void) {
 }
 
 void *hak_api_alloc(size_t size) {
-  void *p = hak_front_alloc(size, NULL);
+  bool l2 = size - (HAK_TINY_MAX + 1) < HAK_L2_MAX - HAK_TINY_MAX;
+  void *p = l2 ? hak_front_alloc_l2(size) : hak_front_alloc(size, NULL);
   return HAK_LIKELY(p != NULL) ? p : hak_api_no_memory();
 }
 

@@ -29,6 +29,8 @@ static void add_heap(hak_report_t *r, hak_heap_t *heap) {
     r->classes[c].refills += hak_load_relaxed(&heap->classes[c].refills);
     r->classes[c].blocks += hak_load_relaxed(&heap->classes[c].blocks);
   }
+  for (unsigned i = 0; i < HAK_L2_CLASSES; i++)
+    r->classes[HAK_TINY_CLASSES + i].allocs += hak_load_relaxed(&heap->ring[i].allocs);
 }
 
 static void add_slab(hak_report_t *r, hak_slab_t *slab) {

@@ -40,6 +40,17 @@
 #define HAK_REMOTE_MAP_SHIFT 5
 #define HAK_REMOTE_MAP_SIZE (1u << HAK_REMOTE_MAP_SHIFT)
 
+// Rings (row M3): entries per L2 class and of the L2.5 ring; the most that
+// HAKMEM_L2_RING_CAP and HAKMEM_L25_RING_CAP can ask for. make L2_RING=n L25_RING=n.
+#ifndef HAK_L2_RING
+#define HAK_L2_RING 12 // with its head one cache line per class
+#endif
+#ifndef HAK_L25_RING
+#define HAK_L25_RING 16
+#endif
+
+_Static_assert(HAK_L2_RING >= 1 && HAK_L2_RING <= 64 && HAK_L25_RING >= 1 && HAK_L25_RING <= 64,
+               "rings have 1 to 64 entries");
 _Static_assert(HAK_TINY_MAX == 1024, "the class table in size_class.h ends at 1 KiB");
 _Static_assert(HAK_L2_MAX < HAK_SLAB_SIZE, "L2 blocks are smaller than a slab");
 _Static_assert(HAK_L25_MAX <= HAK_SUPERSLAB_SIZE / 2, "an L2.5 run fits a SuperSlab twice");

@@ -7,7 +7,7 @@
 //               first slab is the head, the others are interior.
 //   SuperSlab   2 MiB, 2 MiB-aligned, 32 slabs. Classes and heaps share it
 //               slab by slab.
-//   descriptor  hak_slab_t: 64 bytes per slab, kept apart from the blocks, so
+//   descriptor  hak_slab_t: 128 bytes per slab, kept apart from the blocks, so
 //               that an overflow cannot reach it.
 //   heap        hak_heap_t: what one thread allocates from; when the thread
 //               ends the heap becomes an orphan and another thread takes it.
@@ -74,38 +74,39 @@ typedef enum {
 #define HAK_REMOTE_COUNT_SHIFT 48
 #define HAK_REMOTE_POINTER_MASK (((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT) - 1)
 
-// The unions pair words of the same nature: what statistics read at any time are
-// atomic words whatever the slab is used for; the first word is the owner's alone.
+// Two cache lines. The first is what every free reads, whoever owns the slab, and is
+// written only when the slab changes hands; the second belongs to the owner, and other
+// threads touch it once per batch of blocks they hand over (docs/decisions/0002).
+// What statistics read at any time are atomic words whatever the slab is used for.
 struct hak_slab {
+  _Atomic(hak_heap_t *) local; // tiny: the owning heap; NULL sends free to the slow path
   union {
-    void *free;  // tiny: LIFO list of free blocks (owner)
-    char *start; // L2: address of block 0
-  };
-  union {
-    hak_word_t allocs;            // tiny: see HAK_FREES_BIAS (owner word)
     _Atomic(hak_heap_t *) holder; // L2: the owning heap (local is NULL)
     hak_word_t bytes;             // L2.5: usable bytes of the block
   };
+  char *start;                // L2: address of block 0
+  uint16_t capacity;          // blocks in the slab or run
+  _Atomic uint8_t size_class; // 0..HAK_CLASSES-1
+  _Atomic uint8_t kind;       // hak_kind_t
+  uint8_t run;                // slabs in the run (head)
+  uint8_t offset;             // slabs back to the head of the run, 0 in the head
+  bool zeroed;                // the memory was zero when the slab was acquired (owner)
+  uint8_t last_kind;          // of a free slab: what it was, for messages
+
+  _Alignas(64) void *free; // tiny: LIFO list of free blocks (owner)
+  hak_word_t allocs;       // tiny: see HAK_FREES_BIAS (owner word)
   union {
     hak_word_t frees_left; // tiny: negative = event (owner word)
     hak_word_t mask;       // L2: bit i = block i is free (owner word)
   };
-  _Atomic(hak_heap_t *) local; // tiny: the owning heap; NULL sends free to the slow path
-  _Atomic uint64_t remote;     // see HAK_REMOTE_*; protocol R1 in docs/concurrency.md
-  uint32_t next, prev;         // heap->partial list, slab indices, 0 = end (owner)
-  uint32_t inbox_next;         // link in an inbox, valid while QUEUED (protocol R2)
-  uint16_t capacity;           // blocks in the slab or run
-  uint16_t carved;             // tiny: blocks ever on the free list; L2: ever handed out (owner)
-  _Atomic uint8_t size_class;  // 0..HAK_CLASSES-1
-  _Atomic uint8_t kind;        // hak_kind_t
-  uint8_t run;                 // slabs in the run (head)
-  uint8_t offset;              // interior: slabs back to the head
-  uint8_t place;               // hak_place_t (owner)
-  bool zeroed;                 // the memory was zero when the slab was acquired (owner)
-  uint8_t last_kind;           // of a free slab: what it was, for messages
-  uint8_t unused;
+  _Atomic uint64_t remote; // see HAK_REMOTE_*; protocol R1 in docs/concurrency.md
+  uint32_t next, prev;     // heap->partial list, slab indices, 0 = end (owner)
+  uint32_t inbox_next;     // link in an inbox, valid while QUEUED (protocol R2)
+  uint16_t carved;         // tiny: blocks ever on the free list; L2: ever handed out (owner)
+  uint8_t place;           // hak_place_t (owner)
 };
-_Static_assert(sizeof(hak_slab_t) == 64, "a descriptor is one cache line");
+#define HAK_SLAB_DESCRIPTOR_SHIFT 7
+_Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache lines");
 
 struct hak_superslab {
   _Atomic uint32_t free_mask; // bit i = slab i is free; protocol P1
@@ -126,6 +127,14 @@ typedef struct {
   void *tail;
   uint32_t count;
 } hak_remote_entry_t;
+
+// L2 ring of a class, see thread/ring.h.
+typedef struct {
+  uint32_t at;       // newest hint
+  uint32_t size;     // of the class's blocks, in bytes
+  hak_word_t allocs; // blocks handed out by way of the ring
+  uint32_t hint[HAK_L2_RING];
+} hak_ring_t;
 
 typedef struct {
   // Blocks handed out; ACTIVE tiny slabs hold back what their allocs word counts
@@ -158,10 +167,14 @@ struct hak_heap {
   // hold the same slab. Never NULL: hak_slab_none stands in.
   hak_slab_t *tiny[HAK_TINY_STEPS];
   hak_slab_t *l2[HAK_L2_CLASSES];
+  _Alignas(64) hak_ring_t ring[HAK_L2_CLASSES];
   uint32_t partial[HAK_CLASSES]; // heads of the lists of PARTIAL slabs
   uint32_t pending;              // bytes in remote_map
   uint32_t ticks;                // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
+  uint8_t run_count;                          // kept L2.5 runs, oldest first
+  uint32_t run_slabs;                         // slabs in them
+  uint32_t runs[HAK_L25_RING];
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   bool transient; // attached for one call only: the thread is ending
@@ -173,6 +186,6 @@ struct hak_heap {
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
 };
-_Static_assert(sizeof(hak_heap_t) <= 8192, "heap budget");
+_Static_assert(HAK_L2_RING > 12 || HAK_L25_RING > 16 || sizeof(hak_heap_t) <= 8192, "heap budget");
 
 #endif

@@ -5,6 +5,7 @@
 #define HAK_CORE_OPTIONS_H
 
 #include "base/compiler.h"
+#include "base/config.h"
 
 typedef enum {
 #define HAK_OPTION(name, kind, balanced, lean, fast, min, max, help) HAK_OPT_##name,

@@ -2,39 +2,43 @@
 
 #define GRAIN ((size_t)4096)
 
-static unsigned slabs_for(size_t size) {
-  return (unsigned)((size + HAK_SLAB_SIZE - 1) >> HAK_SLAB_SHIFT);
-}
-
 void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source) {
-  unsigned n = slabs_for(size);
+  unsigned n = hak_l25_slabs(size);
   hak_slab_t *head = hak_pool_acquire(n, source);
   if (!head) return NULL;
   *zeroed = head->zeroed;
   head->run = (uint8_t)n;
-  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, GRAIN));
+  head->offset = 0;
   for (unsigned i = 1; i < n; i++) {
     head[i].offset = (uint8_t)i;
     hak_store_relaxed(&head[i].kind, HAK_KIND_INTERIOR);
   }
+  return hak_l25_reuse(head, size);
+}
+
+void *hak_l25_reuse(hak_slab_t *head, size_t size) {
+  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, GRAIN));
   hak_store_relaxed(&head->kind, HAK_KIND_L25);
   return hak_slab_start(head);
 }
 
-bool hak_l25_free(hak_slab_t *head) {
+bool hak_l25_claim(hak_slab_t *head) {
   uint8_t kind = HAK_KIND_L25;
   // Of two threads that free the same block one wins here; the slabs themselves
   // are published by the release in hak_pool_release.
   if (!hak_cas_relaxed(&head->kind, &kind, (uint8_t)HAK_KIND_FREE)) return false;
-  unsigned n = head->run; // the winner's to read
   head->last_kind = HAK_KIND_L25;
-  for (unsigned i = 1; i < n; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);
-  hak_pool_release(head, n);
   return true;
 }
 
+hak_released_t hak_l25_release(hak_slab_t *head) {
+  unsigned n = head->run;
+  for (unsigned i = 1; i < n; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);
+  return hak_pool_release(head, n);
+}
+
 bool hak_l25_resize(hak_slab_t *head, size_t size) {
-  unsigned n = slabs_for(size), have = head->run;
+  unsigned n = hak_l25_slabs(size), have = head->run;
   if (n > have) return false;
   hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, GRAIN));
   if (n == have) return true;

@@ -12,8 +12,16 @@
 
 // size 1..HAK_L25_MAX. Starts at a multiple of 64 KiB. NULL: out of memory.
 void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source);
-// Head of a live L2.5 run; false if another thread has freed it meanwhile.
-bool hak_l25_free(hak_slab_t *head);
+// A free in two steps. Claim: the run is nobody's but the caller's from here on;
+// false if another thread has freed it meanwhile. Then either release it, or hand it
+// out once more (size of the same number of slabs; contents are what they were).
+bool hak_l25_claim(hak_slab_t *head);
+hak_released_t hak_l25_release(hak_slab_t *head);
+void *hak_l25_reuse(hak_slab_t *head, size_t size);
+// Slabs of a block of that size.
+HAK_INLINE unsigned hak_l25_slabs(size_t size) {
+  return (unsigned)((size + HAK_SLAB_SIZE - 1) >> HAK_SLAB_SHIFT);
+}
 // Shrinks or grows inside the run; false if it does not fit.
 bool hak_l25_resize(hak_slab_t *head, size_t size);
 

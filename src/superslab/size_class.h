@@ -24,6 +24,12 @@ HAK_INLINE unsigned hak_size_class(size_t size) {
   return 8 + (top - 7) * 8 + (unsigned)(((size - 1) >> (top - 3)) & 7);
 }
 
+// The same less HAK_TINY_CLASSES, for HAK_TINY_MAX < size <= HAK_L2_MAX.
+HAK_INLINE unsigned hak_size_class_l2(size_t size) {
+  unsigned top = hak_high_bit(size - 1);
+  return (unsigned)((size - 1) >> (top - 3)) + (top - 11) * 8;
+}
+
 HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }
 
 // Number of the block at offset bytes from the start of a slab or run.

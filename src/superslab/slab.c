@@ -20,6 +20,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->capacity = info->capacity;
   slab->carved = 0;
   slab->run = info->run;
+  slab->offset = 0;
   slab->place = HAK_PLACE_ACTIVE;
   slab->next = slab->prev = 0;
   hak_store_relaxed(&slab->remote, (uint64_t)0);
@@ -42,6 +43,8 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
 void hak_slab_clear(hak_slab_t *slab) {
   HAK_ASSERT(hak_load_relaxed(&slab->remote) == 0);
   hak_store_relaxed(&slab->local, (hak_heap_t *)NULL);
+  // A hint in some ring may still name this run: it must not look owned.
+  hak_store_relaxed(&slab->holder, (hak_heap_t *)NULL);
   slab->last_kind = (uint8_t)hak_slab_kind(slab);
   for (unsigned i = 0; i < slab->run; i++) hak_store_relaxed(&slab[i].kind, HAK_KIND_FREE);
 }

@@ -77,10 +77,10 @@ static bool commit_descriptors(uint32_t first) {
   uint32_t last = first + commit_step;
   if (last > max_numbers) return false;
   // Racing threads commit the same step: the calls are idempotent.
-  size_t size = commit_step * sizeof(hak_superslab_t);
-  if (!hak_os_commit(&hak_registry.superslabs[first], size) ||
-      !hak_os_commit(&hak_registry.slabs[first << HAK_SLABS_SHIFT],
-                     size * HAK_SLABS_PER_SUPERSLAB))
+  size_t superslabs = commit_step * sizeof(hak_superslab_t);
+  size_t slabs = commit_step * HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
+  if (!hak_os_commit(&hak_registry.superslabs[first], superslabs) ||
+      !hak_os_commit(&hak_registry.slabs[first << HAK_SLABS_SHIFT], slabs))
     return false;
   uint32_t in_range = last < range_end ? last : range_end;
   uint64_t limit = (uint64_t)in_range << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
@@ -91,7 +91,7 @@ static bool commit_descriptors(uint32_t first) {
   while (old < limit && !hak_cas_relaxed(&hak_registry.limit, &old, limit)) {
   }
   if (hak_cas_acq_rel(&committed_numbers, &first, last))
-    hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(size * (1 + HAK_SLABS_PER_SUPERSLAB)));
+    hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(superslabs + slabs));
   return true;
 }
 

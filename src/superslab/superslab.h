@@ -35,7 +35,8 @@ HAK_INLINE bool hak_range_find(const void *p, hak_slab_t **slab) {
   uint64_t offset = hak_rotate_right((uintptr_t)p - hak_registry.base, HAK_MIN_SHIFT);
   if (HAK_UNLIKELY(hak_not_below(offset, &hak_registry.limit))) return false;
   *slab = (hak_slab_t *)((char *)hak_registry.slabs +
-                         ((offset >> (HAK_SLAB_SHIFT - HAK_MIN_SHIFT - 6)) & ~(uint64_t)63));
+                         ((offset >> (HAK_SLAB_SHIFT - HAK_MIN_SHIFT - HAK_SLAB_DESCRIPTOR_SHIFT)) &
+                          ~(uint64_t)(sizeof(hak_slab_t) - 1)));
   return true;
 }
 

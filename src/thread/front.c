@@ -6,6 +6,7 @@
 #include "superslab/shared_pool.h"
 #include "thread/process.h"
 #include "thread/remote.h"
+#include "thread/ring.h"
 
 #define FLUSH_TICKS 64 // refills between two flushes of the remote map
 
@@ -13,11 +14,16 @@
 // Refill: which slab serves a class next.
 
 static hak_slab_t *activate_partial(hak_heap_t *heap, unsigned c) {
-  if (!heap->partial[c]) return NULL;
-  hak_slab_t *slab = hak_slab_at(heap->partial[c]);
-  hak_heap_remove_partial(heap, slab);
-  hak_heap_activate(heap, slab);
-  return slab;
+  while (heap->partial[c]) {
+    hak_slab_t *slab = hak_slab_at(heap->partial[c]);
+    hak_heap_remove_partial(heap, slab);
+    if (HAK_LIKELY(hak_slab_usable(slab))) {
+      hak_heap_activate(heap, slab);
+      return slab;
+    }
+    hak_heap_mark_full(heap, slab); // an L2 run whose blocks went through the ring
+  }
+  return NULL;
 }
 
 static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
@@ -93,6 +99,49 @@ static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   return block;
 }
 
+// What a hint names.
+#define HINTED_SLAB(hint) hak_slab_at((hint) >> HAK_RING_NUMBER_BITS)
+#define HINTED_NUMBER(hint) ((hint) & ((1u << HAK_RING_NUMBER_BITS) - 1))
+
+// The newest hint is stale, or names a block of another heap's run that this thread
+// holds back, or there is none.
+HAK_NOINLINE static void *alloc_l2_other(size_t size) {
+  hak_heap_t *heap = hak_tls_heap;
+  unsigned l2 = hak_size_class_l2(size);
+  hak_ring_t *ring = &heap->ring[l2];
+  for (uint32_t hint; (hint = hak_ring_newest(ring)) != 0;) {
+    hak_slab_t *slab = HINTED_SLAB(hint);
+    uint32_t number = HINTED_NUMBER(hint);
+    bool same_class = hak_slab_class(slab) == HAK_TINY_CLASSES + l2;
+    if (same_class && hak_load_relaxed(&slab->holder) == heap &&
+        (hak_load_relaxed(&slab->mask) >> number & 1))
+      return hak_front_alloc_l2(size);
+    hak_ring_drop(ring);
+    if (!same_class || !hak_remote_take_l2(heap, slab, number)) continue;
+    hak_owner_inc(&heap->stats[HAK_STAT_l2_foreign]);
+    hak_owner_inc(&ring->allocs);
+    return slab->start + (size_t)number * ring->size;
+  }
+  return hak_front_alloc(size, NULL);
+}
+
+HAK_HOT void *hak_front_alloc_l2(size_t size) {
+  hak_heap_t *heap = hak_tls_heap;
+  unsigned l2 = hak_size_class_l2(size);
+  hak_ring_t *ring = &heap->ring[l2];
+  uint32_t hint = hak_ring_newest(ring), number = HINTED_NUMBER(hint);
+  hak_slab_t *slab = HINTED_SLAB(hint); // number 0 of none is a slab without blocks
+  if (HAK_UNLIKELY(hint == 0 || hak_slab_class(slab) != HAK_TINY_CLASSES + l2 ||
+                   hak_differs(&slab->holder, heap)))
+    return alloc_l2_other(size);
+  uint64_t mask = hak_load_relaxed(&slab->mask);
+  if (HAK_UNLIKELY(!(mask >> number & 1))) return alloc_l2_other(size);
+  hak_store_relaxed(&slab->mask, mask ^ (uint64_t)1 << number);
+  hak_ring_drop(ring);
+  hak_owner_inc(&ring->allocs);
+  return slab->start + (size_t)number * ring->size;
+}
+
 static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
@@ -114,16 +163,26 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   return slab->start + i * hak_class_size(c);
 }
 
-static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
+static void *take_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
+  hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size));
+  if (kept) {
+    hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
+    return hak_l25_reuse(kept, size);
+  }
   hak_source_t source;
-  bool fresh;
+  bool fresh = false;
   void *p = hak_l25_alloc(size, &fresh, &source);
   if (!p) {
     hak_heap_reclaim(heap, 0);
-    if (!(p = hak_l25_alloc(size, &fresh, &source))) return NULL;
+    p = hak_l25_alloc(size, &fresh, &source);
   }
   if (zeroed) *zeroed = fresh;
-  hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
+  return p;
+}
+
+static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
+  void *p = take_l25(heap, size, zeroed);
+  if (p) hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
   return p;
 }
 
@@ -234,6 +293,10 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
     block->usable = hak_class_size(c);
     block->number = hak_class_block_at(c, (size_t)((const char *)p - first));
     start = first + block->number * block->usable;
+    if (block->number >= hak_classes[c].capacity) { // behind the last block
+      hak_misuse_foreign(function, p);
+      return false;
+    }
     if (kind == HAK_KIND_L2 && start == p && is_free_l2(slab, block->number)) {
       hak_misuse_double_free(function, p, block->usable);
       return false;
@@ -271,45 +334,84 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   }
 }
 
+// Marks a block of one of this thread's runs free.
+HAK_INLINE void put_l2(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint32_t number) {
+  uint64_t mask = hak_load_relaxed(&slab->mask) | (uint64_t)1 << number;
+  hak_store_relaxed(&slab->mask, mask);
+  hak_ring_push(&heap->ring[c - HAK_TINY_CLASSES], slab, number);
+  if (HAK_LIKELY(slab->place == HAK_PLACE_ACTIVE)) return;
+  if (slab->place == HAK_PLACE_FULL || mask == ((uint64_t)1 << slab->capacity) - 1)
+    hak_heap_slab_event(heap, slab);
+}
+
+HAK_INLINE void put_foreign_l2(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint32_t number) {
+  hak_remote_free_l2(heap, slab, number);
+  hak_ring_push(&heap->ring[c - HAK_TINY_CLASSES], slab, number);
+}
+
 static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p) {
   hak_slab_t *slab = block->slab;
-  uint64_t bit = (uint64_t)1 << block->number, mask = hak_load_relaxed(&slab->mask);
-  if (!heap) {
+  if (!heap)
     hak_remote_push_one(slab, p, block->number);
+  else if (hak_load_relaxed(&slab->holder) == heap)
+    put_l2(heap, slab, hak_slab_class(slab), block->number);
+  else
+    put_foreign_l2(heap, slab, hak_slab_class(slab), block->number);
+}
+
+// The same for everything that is not a block of one of this thread's L2 runs.
+HAK_NOINLINE static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
+  hak_heap_t *heap = hak_tls_heap;
+  hak_block_t block;
+  if (hak_slab_kind(slab) != HAK_KIND_L2 || heap == &hak_heap_none) {
+    hak_front_free_slow(p, function);
+  } else if (hak_front_find(p, function, &block)) {
+    put_foreign_l2(heap, slab, hak_slab_class(slab), block.number);
+  }
+}
+
+// Not a block of the calling thread's tiny slabs. What is commonest goes straight.
+HAK_HOT void hak_front_free_other(hak_slab_t *slab, void *p, const char *function) {
+  hak_heap_t *heap = hak_tls_heap;
+  slab -= slab->offset; // 0 in a head; of a slab that is free any number: see below
+  if (HAK_UNLIKELY(hak_differs(&slab->holder, heap))) {
+    free_foreign(slab, p, function);
     return;
   }
-  if (hak_load_relaxed(&slab->holder) != heap) {
-    hak_remote_free_l2(heap, slab, block->number);
-    return;
+  // One of this thread's L2 runs, and if the tests hold a block of it.
+  unsigned c = hak_slab_class(slab);
+  size_t offset = (size_t)((char *)p - slab->start);
+  uint32_t number = hak_class_block_at(c, offset);
+  uint64_t is_free = hak_load_relaxed(&slab->mask) | hak_load_relaxed(&slab->remote);
+  if (HAK_UNLIKELY((size_t)number * hak_class_size(c) != offset || number >= slab->capacity ||
+                   (is_free >> number & 1)))
+    hak_front_free_slow(p, function); // says what is wrong
+  else
+    put_l2(heap, slab, c, number);
+}
+
+static void free_l25(hak_heap_t *heap, hak_slab_t *head) {
+  if (heap) {
+    hak_heap_count_stat(heap, HAK_STAT_l25_free, 1);
+    hak_ring_keep_run(heap, head);
+  } else {
+    hak_l25_release(head);
   }
-  hak_store_relaxed(&slab->mask, mask | bit);
-  bool all = (mask | bit) == ((uint64_t)1 << slab->capacity) - 1;
-  if (slab->place == HAK_PLACE_FULL || (all && slab->place == HAK_PLACE_PARTIAL))
-    hak_heap_slab_event(heap, slab);
 }
 
 void hak_front_free_slow(void *p, const char *function) {
   hak_block_t block;
   if (p == NULL) return;
-#if !HAK_CHECKS
-  // What the inlined part does for the range, for the table.
-  hak_slab_t *slab = hak_slab_lookup(p);
-  if (slab && ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) == 0 &&
-      !hak_differs(&slab->local, hak_tls_heap)) {
-    hak_front_put(slab, p, function);
-    return;
-  }
-#endif
   if (!hak_front_find(p, function, &block)) return;
   hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
   switch (block.kind) {
   case HAK_KIND_TINY: free_tiny(heap, &block, p, function); break;
   case HAK_KIND_L2: free_l2(heap, &block, p); break;
   case HAK_KIND_L25:
-    if (!hak_l25_free(block.slab))
+    if (!hak_l25_claim(block.slab))
       hak_misuse_double_free(function, p, block.usable);
-    else if (heap)
-      hak_heap_count_stat(heap, HAK_STAT_l25_free, 1);
+    else
+      free_l25(heap, block.slab);
     break;
   default:
     if (!hak_huge_free(p))
@@ -319,4 +421,15 @@ void hak_front_free_slow(void *p, const char *function) {
     break;
   }
   if (heap) hak_heap_leave(heap);
+}
+
+void hak_front_free_outside(void *p, const char *function) {
+  if (p == NULL) return;
+  hak_slab_t *slab = (uintptr_t)p & (HAK_MIN_BLOCK - 1) ? NULL : hak_slab_lookup(p);
+  if (!slab)
+    hak_front_free_slow(p, function);
+  else if (!hak_differs(&slab->local, hak_tls_heap))
+    hak_front_put(slab, p, function);
+  else
+    hak_front_free_other(slab, p, function);
 }

@@ -15,11 +15,18 @@
 // Every path that is not a hit. zeroed (may be NULL) is set to whether the block
 // is known to be zero. NULL: out of memory or size above HAK_SIZE_MAX.
 HAK_NOINLINE void *hak_front_alloc(size_t size, bool *zeroed);
+// The same for HAK_TINY_MAX < size <= HAK_L2_MAX, from the ring if it can; the block
+// is not zero.
+HAK_NOINLINE void *hak_front_alloc_l2(size_t size);
 // alignment is a power of two.
 HAK_NOINLINE void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed);
 // function is what the program called, for messages.
 HAK_NOINLINE void hak_front_free_slow(void *p, const char *function);
 HAK_NOINLINE void hak_front_slab_event(hak_slab_t *slab);
+// The same for a pointer outside the range, and for one into a slab of the range that
+// is not the calling thread's: with fewer steps for what is common.
+HAK_NOINLINE void hak_front_free_outside(void *p, const char *function);
+HAK_NOINLINE void hak_front_free_other(hak_slab_t *slab, void *p, const char *function);
 
 // A live block as found from its pointer.
 typedef struct {
@@ -61,11 +68,12 @@ HAK_INLINE void hak_front_free(void *p, const char *function) {
   return;
 #endif
   hak_slab_t *slab;
-  if (HAK_LIKELY(hak_range_find(p, &slab)) &&
-      HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap)))
+  if (HAK_UNLIKELY(!hak_range_find(p, &slab)))
+    hak_front_free_outside(p, function);
+  else if (HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap)))
     hak_front_put(slab, p, function);
   else
-    hak_front_free_slow(p, function);
+    hak_front_free_other(slab, p, function);
 }
 
 #endif

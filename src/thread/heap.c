@@ -8,6 +8,7 @@
 #include "superslab/slab.h"
 #include "thread/process.h"
 #include "thread/remote.h"
+#include "thread/ring.h"
 
 // Read-only: the heap of threads that have none. Every front is hak_slab_none.
 hak_heap_t hak_heap_none = {
@@ -66,7 +67,10 @@ static hak_heap_t *new_heap(void) {
     // its state is NEW, and nobody else looks at it.
     if (hak_cas_acq_rel(&heap_count, &before, id)) {
       for (unsigned i = 0; i < HAK_TINY_STEPS; i++) heap->tiny[i] = &hak_slab_none;
-      for (unsigned i = 0; i < HAK_L2_CLASSES; i++) heap->l2[i] = &hak_slab_none;
+      for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
+        heap->l2[i] = &hak_slab_none;
+        heap->ring[i].size = (uint32_t)hak_class_size(HAK_TINY_CLASSES + i);
+      }
       heap->id = id;
       return heap;
     }
@@ -187,7 +191,12 @@ void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab) {
     hak_heap_add_partial(heap, slab);
     return;
   }
-  // Back in use when 1/FULL_MARK of its blocks, but at least one, are free.
+  hak_heap_mark_full(heap, slab);
+}
+
+void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
+  // Back in use when 1/FULL_MARK of its blocks, but at least one, are free (L2: the
+  // next free).
   uint32_t back = slab->capacity / (uint32_t)hak_option(FULL_MARK);
   if (back < 1) back = 1;
   uint32_t mark = slab->capacity - back + 1;
@@ -198,7 +207,10 @@ void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab) {
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned n = slab->run;
   hak_slab_clear(slab);
-  hak_released_t result = hak_pool_release(slab, n);
+  hak_heap_count_released(heap, hak_pool_release(slab, n));
+}
+
+void hak_heap_count_released(hak_heap_t *heap, hak_released_t result) {
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
   if (result != HAK_RELEASED) hak_heap_count_stat(heap, HAK_STAT_superslab_empty, 1);
   if (result == HAK_RELEASED_EVICTED) hak_heap_count_stat(heap, HAK_STAT_superslab_evict, 1);
@@ -234,6 +246,7 @@ void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
 }
 
 void hak_heap_release_idle(hak_heap_t *heap) {
+  hak_ring_release_runs(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
     if (front != &hak_slab_none && releasable(front)) hak_heap_retire(heap, front);

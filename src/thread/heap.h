@@ -11,6 +11,7 @@
 #define HAK_THREAD_HEAP_H
 
 #include "base/types.h"
+#include "superslab/shared_pool.h"
 
 // The calling thread's heap; hak_heap_none (no free block anywhere) if it has none.
 HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
@@ -43,10 +44,14 @@ bool hak_heap_adopt(hak_heap_t *mine);
 // hak_slab_none) out of the front into PARTIAL or FULL (owner).
 void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab);
+// A slab in no list that has nothing to hand out becomes FULL (owner).
+void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
 // Called with the slab in hand when its live blocks fell below its mark (owner).
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
 // Gives an empty slab in no list back to its SuperSlab (owner).
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
+// Counts what a release of slabs did.
+void hak_heap_count_released(hak_heap_t *heap, hak_released_t result);
 // Gives back empty slabs that the heap keeps (owner).
 void hak_heap_release_idle(hak_heap_t *heap);
 

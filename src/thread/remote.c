@@ -88,6 +88,15 @@ bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   return entry->slab == slab && (entry->mask >> block & 1);
 }
 
+bool hak_remote_take_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
+  if (!hak_remote_holds_l2(heap, slab, block)) return false;
+  hak_remote_entry_t *entry = entry_of(heap, slab);
+  entry->mask &= ~((uint64_t)1 << block);
+  heap->pending -= (uint32_t)hak_class_size(hak_slab_class(slab));
+  if (--entry->count == 0) entry->slab = NULL;
+  return true;
+}
+
 void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   hak_remote_entry_t *entry = entry_for(heap, slab);
   entry->mask |= (uint64_t)1 << block;

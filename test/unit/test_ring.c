@@ -1,0 +1,121 @@
+// Rings: what a thread freed last is what it gets next; a hint is never trusted; kept
+// runs are bounded and go back.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "pool/l25.h"
+#include "superslab/superslab.h"
+#include "thread/heap.h"
+#include "thread/ring.h"
+
+static hak_stats_t statistics(void) {
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s));
+  return s;
+}
+
+static bool ring_is_on(void) { return hak_option(L2_RING_CAP) > 1; }
+
+static void last_freed_first(void) {
+  enum { N = 6 };
+  for (size_t size = HAK_TINY_MAX + 1; size <= HAK_L2_MAX; size += 997) {
+    void *p[N];
+    for (unsigned i = 0; i < N; i++) CHECK((p[i] = hak_malloc(size)) != NULL);
+    for (unsigned i = 0; i < N; i++) hak_free(p[i]);
+    for (unsigned i = N; ring_is_on() && i-- > 0;) CHECK(hak_malloc(size) == p[i]);
+    if (ring_is_on())
+      for (unsigned i = 0; i < N; i++) hak_free(p[i]);
+  }
+  CHECK_EQUAL(statistics().live_blocks, 0);
+}
+ISOLATED(last_freed_first)
+
+// All runs of a class go back; the hints that name them must give nothing away, even
+// when the slabs serve another class or the same one again.
+static void stale_hints(void) {
+  enum { N = 200, SIZE = 9000 };
+  void *p[N];
+  uint64_t seed = 7;
+  for (unsigned round = 0; round < 30; round++) {
+    for (unsigned i = 0; i < N; i++) CHECK((p[i] = hak_malloc(SIZE)) != NULL);
+    for (unsigned i = 0; i < N; i++) hak_free(p[i]);
+    hak_heap_release_idle(hak_tls_heap);
+    size_t other = round % 2 ? 48 : 12000;
+    for (unsigned i = 0; i < N; i++) {
+      CHECK((p[i] = hak_malloc(round % 3 ? other : SIZE)) != NULL);
+      fill(p[i], 48, i);
+    }
+    for (unsigned i = 0; i < N; i++) { // nothing is handed out twice
+      void *q = hak_malloc(SIZE);
+      fill(q, SIZE, seed + i);
+      if (chance_below(&seed, 2)) hak_free(q);
+      else hak_free(p[i]), p[i] = q, fill(q, 48, i);
+    }
+    for (unsigned i = 0; i < N; i++) {
+      CHECK(filled(p[i], 48, i));
+      hak_free(p[i]);
+    }
+    hak_heap_check(hak_tls_heap);
+  }
+  CHECK_EQUAL(statistics().live_blocks, 0);
+}
+ISOLATED(stale_hints)
+
+static void *foreign[4];
+static void *free_and_reuse(void *argument) {
+  (void)argument;
+  for (unsigned i = 0; i < COUNT(foreign); i++) hak_free(foreign[i]);
+  if (!ring_is_on() || hak_option(REMOTE_PENDING) < COUNT(foreign) * 10240) return NULL;
+  for (unsigned i = COUNT(foreign); i-- > 0;) CHECK(hak_malloc(10000) == foreign[i]);
+  CHECK_EQUAL(hak_tls_heap->stats[HAK_STAT_l2_foreign], COUNT(foreign));
+  for (unsigned i = 0; i < COUNT(foreign); i++) hak_free(foreign[i]);
+  return NULL;
+}
+// Blocks of another thread's run: used again by who freed them, then handed back.
+static void others_blocks(void) {
+  for (unsigned i = 0; i < COUNT(foreign); i++) CHECK((foreign[i] = hak_malloc(10000)) != NULL);
+  unit_in_thread(free_and_reuse, NULL);
+  hak_heap_drain(hak_tls_heap);
+  CHECK_EQUAL(statistics().live_blocks, 0);
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(others_blocks)
+
+static void kept_runs(void) {
+  size_t cap = hak_option(L25_RING_CAP), bytes = hak_option(L25_RING_BYTES);
+  void *p = hak_malloc(200000), *q = hak_malloc(200000);
+  hak_free(p), hak_free(q);
+  if (cap >= 2 && bytes >= MIB) CHECK(hak_malloc(200000) == q && hak_malloc(250000) == p);
+  else p = hak_malloc(200000), q = hak_malloc(200000);
+  hak_free(p), hak_free(q);
+  // Bounded by number and by bytes.
+  enum { N = 64 };
+  static void *many[N];
+  for (unsigned i = 0; i < N; i++) CHECK((many[i] = hak_malloc(70000 + i * 12000)) != NULL);
+  for (unsigned i = 0; i < N; i++) {
+    hak_free(many[i]);
+    CHECK(hak_tls_heap->run_count <= cap);
+    CHECK(hak_tls_heap->run_slabs * HAK_SLAB_SIZE <= bytes);
+  }
+  hak_trim(0);
+  CHECK_EQUAL(hak_tls_heap->run_count, 0);
+  CHECK_EQUAL(hak_tls_heap->run_slabs, 0);
+  CHECK_EQUAL(statistics().superslab_bytes, 0);
+  char *zero = hak_malloc(300000);
+  memset(zero, 1, 300000);
+  hak_free(zero);
+  CHECK(all_zero(hak_calloc(1, 300000), 300000));
+}
+ISOLATED(kept_runs)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(last_freed_first),
+    ISOLATED_TEST(stale_hints),
+    ISOLATED_TEST(others_blocks),
+    ISOLATED_TEST(kept_runs),
+  };
+  return RUN(tests);
+}
