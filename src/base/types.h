@@ -172,6 +172,7 @@ struct hak_heap {
   uint32_t pending;              // bytes in remote_map
   uint32_t ticks;                // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
+  uint8_t growth[HAK_CLASSES]; // fresh slabs taken in a row (up to 255)
   uint8_t run_count;                          // kept L2.5 runs, oldest first
   uint32_t run_slabs;                         // slabs in them
   uint32_t runs[HAK_L25_RING];

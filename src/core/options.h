@@ -19,6 +19,7 @@ typedef enum {
 } hak_opt_t;
 
 enum { HAK_LOOKUP_AUTO, HAK_LOOKUP_RANGE, HAK_LOOKUP_TABLE };
+enum { HAK_THP_AUTO, HAK_THP_NEVER, HAK_THP_ALWAYS };
 enum { HAK_STATS_OFF, HAK_STATS_TEXT, HAK_STATS_JSON };
 
 HAK_INTERNAL extern uint64_t hak_option_values[HAK_OPTS];

@@ -32,6 +32,11 @@ bool hak_os_decommit(void *p, size_t size, bool *dirty);
 // Drop the contents of [p, p+size); it reads as zero afterwards. false: kept.
 bool hak_os_discard(void *p, size_t size);
 
+// Make [p, p+size) resident in one call, or say that the kernel should (on) or must not
+// back it with huge pages. Only advice: refused or unknown, nothing changes.
+void hak_os_populate(void *p, size_t size);
+void hak_os_huge_pages(void *p, size_t size, bool on);
+
 // Grow or shrink a mapping where it is. Growing fails if the space behind is taken.
 bool hak_os_resize(void *p, size_t old_size, size_t new_size);
 // Move a mapping's pages (no copy) to target, which must be reserved by the

@@ -16,8 +16,12 @@
 #include "base/bits.h"
 #include "os/os.h"
 
+// Newer than some headers; older kernels refuse them, which callers expect.
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
 #endif
 
 size_t hak_os_page_size = 4096;
@@ -124,6 +128,16 @@ bool hak_os_decommit(void *p, size_t size, bool *dirty) {
     return true;
   *dirty = !hak_os_discard(p, size);
   return false;
+}
+
+void hak_os_populate(void *p, size_t size) {
+  KEEP_ERRNO;
+  madvise(p, size, MADV_POPULATE_WRITE);
+}
+
+void hak_os_huge_pages(void *p, size_t size, bool on) {
+  KEEP_ERRNO;
+  madvise(p, size, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
 bool hak_os_resize(void *p, size_t old_size, size_t new_size) {

@@ -1,6 +1,7 @@
 #include "thread/front.h"
 
 #include "core/options.h"
+#include "os/os.h"
 #include "pool/huge.h"
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
@@ -26,12 +27,23 @@ static hak_slab_t *activate_partial(hak_heap_t *heap, unsigned c) {
   return NULL;
 }
 
+// A class that has taken many fresh slabs without getting blocks back is growing: the
+// next slab will be used in full.
+static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
+  uint64_t after = hak_option(PREFAULT);
+  if (heap->growth[c] < UINT8_MAX) heap->growth[c]++;
+  if (after == 0 || heap->growth[c] <= after) return;
+  hak_os_populate(hak_slab_start(slab), slab->run * HAK_SLAB_SIZE);
+  hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
+}
+
 static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
   hak_source_t source;
   hak_slab_t *slab = hak_pool_acquire(hak_classes[c].run, &source);
   if (!slab) return NULL;
   hak_slab_init(slab, heap, c);
   hak_heap_activate(heap, slab);
+  if (slab->zeroed) prefault(heap, slab, c);
   static const hak_stat_t stage[] = {[HAK_FROM_POOL] = HAK_STAT_refill_pool,
                                      [HAK_FROM_REUSE] = HAK_STAT_refill_reuse,
                                      [HAK_FROM_MAP] = HAK_STAT_refill_map};
@@ -44,6 +56,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   hak_heap_drain(heap);
   hak_slab_t *slab = activate_partial(heap, c);
   if (slab) {
+    heap->growth[c] = 0;
     hak_heap_count_stat(heap, HAK_STAT_refill_partial, 1);
     return slab;
   }
