@@ -72,7 +72,8 @@ bench-peers: all
 results: all
 	@tools/setup.sh peers
 	@mkdir -p docs/results
-	$(PYTHON) bench/compare.py --allocators hakmem,system --suite core --peers all --net --json docs/results/core.json
+	$(PYTHON) bench/compare.py --allocators hakmem,system --suite core --net --rounds 6 \
+	  --peers mimalloc,mimalloc2,snmalloc,jemalloc,rpmalloc,tcmalloc --json docs/results/core.json
 	$(PYTHON) bench/readme.py docs/results/core.json
 
 ## bench_random_mixed_hakmem, *_hakmem: build one benchmark (build/bench/)
