@@ -10,14 +10,15 @@ JOBS ?= $(shell nproc)
 export JOBS
 PYTHON := python3 -B
 BUILD := cmake --build --preset release -j $(JOBS)
-# A tree configured once keeps its choices.
+# A tree configured once keeps its choices, unless it is told others.
 CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
+RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
-.PHONY: all run test bench bench-peers results asan tsan ubsan clang model fuzz soak profile pgo docs \
+.PHONY: all run test bench bench-peers results ring-sweep asan tsan ubsan clang model fuzz soak profile pgo docs \
         phase7-bench format format-check clean help configure setup-build
 
-## all: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
+## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
 all: configure
 	$(BUILD)
 
@@ -26,6 +27,9 @@ setup-build:
 
 configure: setup-build
 	@$(CONFIGURE)
+ifneq ($(strip $(RINGS)),)
+	@cmake --preset release $(RINGS)
+endif
 
 ## run [CMD="prog args"]: a real program on the system allocator and on HAKMEM, side by side
 run: configure
@@ -67,6 +71,11 @@ bench-peers: all
 	@test -f bench/compare.py || $(NOT_THERE)
 	@tools/setup.sh peers
 	$(PYTHON) bench/compare.py --suite core --peers all
+
+## ring-sweep: bench_mid_large_mt and random_mixed over sizes of the L2 ring: table, CSV, chart
+ring-sweep: configure
+	@tools/setup.sh bench
+	$(PYTHON) bench/ring_sweep.py
 
 ## results: measure the core benchmarks against the peers, write docs/results and README's figures
 results: all
