@@ -104,9 +104,10 @@ profile:
 	@test -f tools/profile.py || $(NOT_THERE)
 	$(PYTHON) tools/profile.py
 
-## pgo: the profile-guided build
-pgo:
-	@$(NOT_THERE)
+## pgo: the profile-guided build (build/pgo/libhakmem.so), compared with the plain one
+pgo: all
+	@tools/setup.sh bench
+	$(PYTHON) tools/pgo.py
 
 ## phase7-bench: random_mixed beside tiny_hot, step by step
 phase7-bench:
