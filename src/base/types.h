@@ -153,6 +153,8 @@ typedef struct {
   uint8_t spares;  // SPARE ones among them
   uint8_t budget;  // unused slabs a trip brings along
   uint8_t hits, misses; // since the budget was last looked at
+  uint8_t keep;     // emptied slabs that may stay
+  uint8_t released; // that did not, since the last miss
 } hak_warm_t;
 
 typedef enum {

@@ -11,6 +11,11 @@
 #define GROW_BELOW_PERCENT 80
 #define SHRINK_ABOVE_PERCENT 95
 
+// How many emptied slabs stay is learnt: a miss after one was given back is a
+// regret and lets one more stay; so many given back without a miss between mean
+// that the class gets smaller, and fewer stay.
+#define RELEASED_IN_A_ROW 4
+
 // PARTIAL slabs looked at for one whose SuperSlab does not drain.
 #define LOOK_AT 4
 
@@ -20,9 +25,13 @@
 // SuperSlab is: beyond it they go back first.
 #define MAPPED_PER_SPARE 8
 
+// A tiny class always keeps one, and an L2 class at first none, as a run holds few
+// blocks and much memory.
+static uint8_t at_least(unsigned c) { return c < HAK_TINY_CLASSES && hak_option(WARM_POOL) != 0; }
+
 void hak_warm_init(hak_heap_t *heap) {
   for (unsigned c = 0; c < HAK_CLASSES; c++)
-    heap->warm[c].budget = (uint8_t)hak_option(WARM_PREFILL);
+    heap->warm[c] = (hak_warm_t){.budget = (uint8_t)hak_option(WARM_PREFILL), .keep = at_least(c)};
 }
 
 static void put(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
@@ -57,6 +66,10 @@ void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
   hak_warm_t *warm = &heap->warm[size_class];
   hak_class_stats_t *stats = &heap->classes[size_class];
   hak_owner_inc(hit ? &stats->hits : &stats->misses);
+  if (!hit) {
+    if (warm->released && warm->keep < hak_option(WARM_POOL)) warm->keep++;
+    warm->released = 0;
+  }
   *(hit ? &warm->hits : &warm->misses) += 1;
   if (warm->hits + warm->misses < WINDOW) return;
   unsigned percent = warm->hits * 100u / WINDOW;
@@ -78,20 +91,18 @@ hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class) {
   return slab;
 }
 
-// Unused slabs the class may have now. They are to cost a large class no trips and
-// a small one no memory, so they are a share of its slabs as well.
-static unsigned limit(const hak_warm_t *warm) {
+// Unused slabs a trip may leave the class with. They are to save a large class trips
+// and cost a small one no memory, so they are a share of its slabs as well.
+static unsigned prefill_limit(const hak_warm_t *warm) {
   unsigned n = warm->budget, share = warm->slabs / SLABS_PER_SPARE;
   if (n > hak_option(WARM_POOL)) n = (unsigned)hak_option(WARM_POOL);
   return n < share ? n : share;
 }
 
-static unsigned at_least(unsigned c) { return c < HAK_TINY_CLASSES && hak_option(WARM_POOL) != 0; }
-
 unsigned hak_warm_wants(hak_heap_t *heap, unsigned size_class) {
   const hak_warm_t *warm = &heap->warm[size_class];
   if (hak_classes[size_class].run != 1) return 0;
-  return limit(warm) > warm->spares ? limit(warm) - warm->spares : 0;
+  return prefill_limit(warm) > warm->spares ? prefill_limit(warm) - warm->spares : 0;
 }
 
 void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class) {
@@ -105,28 +116,37 @@ void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class) {
 // ---------------------------------------------------------------------------
 // Keep and drop.
 
-// A small tiny class keeps one, and only when it has no other slab that could serve;
-// a small L2 class none, as a run holds few blocks and much memory. Not with an
-// orphan: nobody is there to use it.
+static unsigned keep_limit(const hak_warm_t *warm, unsigned c) {
+  unsigned share = warm->slabs / SLABS_PER_SPARE;
+  if (share < at_least(c)) share = at_least(c);
+  return warm->keep < share ? warm->keep : share;
+}
+
+// A class that keeps one does so only when no other slab of it could serve. Not with
+// an orphan: nobody is there to use it.
 static bool wanted(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
-  unsigned most = limit(&heap->warm[c]);
-  if (most == 0 && heap->partial[c] == 0) most = at_least(c);
-  return heap->warm[c].spares < most && !hak_pool_draining(slab) &&
-         hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED;
+  unsigned keep = keep_limit(&heap->warm[c], c);
+  return heap->warm[c].spares < keep && (keep > 1 || heap->partial[c] == 0) &&
+         !hak_pool_draining(slab) && hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED;
 }
 
 void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
+  hak_warm_t *warm = &heap->warm[c];
   if (wanted(heap, slab, c)) {
     put(heap, slab, c);
     hak_heap_count_stat(heap, HAK_STAT_warm_keep, 1);
     return;
   }
   hak_heap_release(heap, slab);
-  // The class may have been larger when it kept the others.
-  unsigned most = limit(&heap->warm[c]);
-  if (most < at_least(c)) most = at_least(c);
-  if (heap->warm[c].spares <= most) return;
+  unsigned most = keep_limit(warm, c);
+  if (warm->released < RELEASED_IN_A_ROW) {
+    warm->released++;
+    if (most < prefill_limit(warm)) most = prefill_limit(warm);
+  } else if (warm->keep > at_least(c)) {
+    warm->keep--;
+  }
+  if (warm->spares <= most) return;
   hak_heap_release(heap, take(heap, &heap->spare[c], c));
   hak_heap_count_stat(heap, HAK_STAT_warm_drop, 1);
 }
