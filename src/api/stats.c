@@ -6,6 +6,7 @@
 #include "core/print.h"
 #include "os/os.h"
 #include "pool/huge.h"
+#include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
 #include "thread/heap.h"
@@ -28,6 +29,9 @@ static void add_heap(hak_report_t *r, hak_heap_t *heap) {
     r->classes[c].allocs += hak_load_relaxed(&heap->classes[c].allocs);
     r->classes[c].refills += hak_load_relaxed(&heap->classes[c].refills);
     r->classes[c].blocks += hak_load_relaxed(&heap->classes[c].blocks);
+    r->classes[c].hits += hak_load_relaxed(&heap->classes[c].hits);
+    r->classes[c].misses += hak_load_relaxed(&heap->classes[c].misses);
+    r->classes[c].prefilled += hak_load_relaxed(&heap->classes[c].prefilled);
   }
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++)
     r->classes[HAK_TINY_CLASSES + i].allocs += hak_load_relaxed(&heap->ring[i].allocs);
@@ -51,6 +55,15 @@ static void add_slab(hak_report_t *r, hak_slab_t *slab) {
     break;
   default: break;
   }
+}
+
+// Counted where no heap is at hand.
+static void add_pool(hak_report_t *r) {
+  r->stats[HAK_STAT_superslab_empty] = hak_load_relaxed(&hak_pool_counts.empty);
+  r->stats[HAK_STAT_superslab_evict] = hak_load_relaxed(&hak_pool_counts.evict);
+  r->stats[HAK_STAT_tier_draining] = hak_load_relaxed(&hak_pool_counts.draining);
+  r->stats[HAK_STAT_tier_free] = hak_load_relaxed(&hak_pool_counts.drained);
+  r->stats[HAK_STAT_tier_hot] = hak_load_relaxed(&hak_pool_counts.hot);
 }
 
 static void add_totals(hak_report_t *r) {
@@ -84,6 +97,7 @@ void hak_stats_collect(hak_report_t *r) {
   for (uint32_t id = 1; id <= hak_heap_count(); id++) add_heap(r, hak_heap_by_id(id));
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
   for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) add_slab(r, hak_slab_at(i));
+  add_pool(r);
   add_totals(r);
 }
 
@@ -144,6 +158,26 @@ static void print_text(hak_print_t *out, const hak_report_t *r) {
   }
 }
 
+// HAKMEM_WARM_POOL_STATS.
+static void print_warm_pool(hak_print_t *out, const hak_report_t *r) {
+  hak_print(out, "hakmem warm pool of process %u: refills that needed another slab\n"
+            "  %8s %12s %12s %12s %10s\n", (uint64_t)hak_os_pid(), "size", "hits", "misses",
+            "prefilled", "hit rate");
+  uint64_t hits = 0, misses = 0, prefilled = 0;
+  for (unsigned c = 0; c <= HAK_CLASSES; c++) {
+    bool sum = c == HAK_CLASSES;
+    uint64_t h = sum ? hits : r->classes[c].hits, m = sum ? misses : r->classes[c].misses;
+    uint64_t p = sum ? prefilled : r->classes[c].prefilled;
+    if (h + m == 0) continue;
+    if (sum)
+      hak_print(out, "  %8s", "all");
+    else
+      hak_print(out, "  %8u", (uint64_t)hak_class_size(c));
+    hak_print(out, " %12u %12u %12u %8u %%\n", h, m, p, h * 100 / (h + m));
+    hits += h, misses += m, prefilled += p;
+  }
+}
+
 HAK_EXPORT void hak_stats_print(int fd, bool json) {
   hak_report_t report;
   hak_stats_collect(&report);
@@ -179,10 +213,18 @@ static int open_file(const char *pattern) {
 }
 
 void hak_stats_at_exit(void) {
-  if (hak_option(STATS) == HAK_STATS_OFF) return;
+  bool stats = hak_option(STATS) != HAK_STATS_OFF;
+  if (!stats && !hak_option(WARM_POOL_STATS)) return;
   const char *file = hak_option_text(STATS_FILE);
   int fd = file ? open_file(file) : 2;
   if (fd < 0) return;
-  hak_stats_print(fd, hak_option(STATS) == HAK_STATS_JSON);
+  if (stats) hak_stats_print(fd, hak_option(STATS) == HAK_STATS_JSON);
+  if (hak_option(WARM_POOL_STATS)) {
+    hak_report_t report;
+    hak_stats_collect(&report);
+    hak_print_t out = {.fd = fd};
+    print_warm_pool(&out, &report);
+    hak_print_flush(&out);
+  }
   if (file) hak_os_close(fd);
 }

@@ -11,7 +11,7 @@ typedef struct {
   hak_stats_t total;
   uint64_t stats[HAK_STATS];
   struct {
-    uint64_t allocs, refills, blocks, live, slabs;
+    uint64_t allocs, refills, blocks, live, slabs, hits, misses, prefilled;
   } classes[HAK_CLASSES];
   uint64_t l25_live, l25_bytes, huge_live;
 } hak_report_t;

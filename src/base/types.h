@@ -28,7 +28,8 @@
 //       allocs + frees_left - HAK_FREES_BIAS = live + |remote|.
 //   I2  a block is on at most one list.
 //   I3  only the owner writes owner fields.
-//   I4  a slab is ACTIVE, PARTIAL or FULL in one heap, or free in its SuperSlab.
+//   I4  a slab is ACTIVE, PARTIAL, SPARE or FULL in one heap, or free in its
+//       SuperSlab. A SPARE slab has no block in use and nothing on its way to it.
 //   I5  L2 run: live + popcount(mask) + popcount(remote) = capacity.
 
 #ifndef HAK_BASE_TYPES_H
@@ -56,6 +57,7 @@ typedef enum {
   HAK_PLACE_ACTIVE = 1, // in heap->tiny / heap->l2
   HAK_PLACE_PARTIAL,    // in heap->partial: has free or uncarved blocks
   HAK_PLACE_FULL,       // in no list; free brings it back
+  HAK_PLACE_SPARE,      // in heap->spare: unused, kept or prefilled
 } hak_place_t;
 
 // While a tiny slab is ACTIVE, allocs counts up from its live blocks and
@@ -100,7 +102,7 @@ struct hak_slab {
     hak_word_t mask;       // L2: bit i = block i is free (owner word)
   };
   _Atomic uint64_t remote; // see HAK_REMOTE_*; protocol R1 in docs/concurrency.md
-  uint32_t next, prev;     // heap->partial list, slab indices, 0 = end (owner)
+  uint32_t next, prev;     // heap->partial and (next only) spare, indices, 0 = end (owner)
   uint32_t inbox_next;     // link in an inbox, valid while QUEUED (protocol R2)
   uint16_t carved;         // tiny: blocks ever on the free list; L2: ever handed out (owner)
   uint8_t place;           // hak_place_t (owner)
@@ -108,12 +110,18 @@ struct hak_slab {
 #define HAK_SLAB_DESCRIPTOR_SHIFT 7
 _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache lines");
 
+// Tiers (row S5), in one word with the free mask so that both change at once.
+// USED_WELL: three quarters of the SuperSlab have been in use. DRAINING: they are
+// no more, at most a quarter is. Neither: HOT, or FREE if all bits are set.
+#define HAK_SUPERSLAB_USED_WELL ((uint64_t)1 << 32)
+#define HAK_SUPERSLAB_DRAINING ((uint64_t)1 << 33)
+
 struct hak_superslab {
-  _Atomic uint32_t free_mask; // bit i = slab i is free; protocol P1
+  _Atomic uint64_t free_mask; // bit i < 32 = slab i is free, then HAK_SUPERSLAB_*; protocol P1
   _Atomic uint32_t dirty;     // bit i = slab i was used since the memory was last zero
-  uintptr_t base;             // first byte; written before free_mask is first nonzero
   _Atomic uint32_t committed; // 1 while the memory is mapped read-write
-  uint32_t reserved[11];
+  uintptr_t base;             // first byte; written before free_mask is first nonzero
+  uint32_t reserved[10];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 
@@ -142,7 +150,21 @@ typedef struct {
   hak_word_t allocs;
   hak_word_t refills; // times the front had to be refilled
   hak_word_t blocks;  // blocks those refills brought
+  // Of those that needed another slab than the one in front:
+  _Atomic uint32_t hits;      // the warm pool had one
+  _Atomic uint32_t misses;    // it had none: a trip to what is shared
+  _Atomic uint32_t prefilled; // unused slabs those trips brought along
 } hak_class_stats_t;
+
+// How a class has lately done with its warm pool (thread/warm.c).
+typedef struct {
+  uint32_t slabs;  // the heap has of the class
+  uint8_t spares;  // SPARE ones among them
+  uint8_t budget;  // unused slabs a trip brings along
+  uint8_t hits, misses; // since the budget was last looked at
+  uint8_t keep;     // emptied slabs that may stay
+  uint8_t released; // that did not, since the last miss
+} hak_warm_t;
 
 typedef enum {
 #define HAK_STAT(name, text) HAK_STAT_##name,
@@ -169,6 +191,7 @@ struct hak_heap {
   hak_slab_t *l2[HAK_L2_CLASSES];
   _Alignas(64) hak_ring_t ring[HAK_L2_CLASSES];
   uint32_t partial[HAK_CLASSES]; // heads of the lists of PARTIAL slabs
+  uint32_t spare[HAK_CLASSES];   // the same of SPARE slabs (thread/warm.h)
   uint32_t pending;              // bytes in remote_map
   uint32_t ticks;                // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
@@ -178,6 +201,9 @@ struct hak_heap {
   uint32_t runs[HAK_L25_RING];
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
+  hak_warm_t warm[HAK_CLASSES];
+  uint32_t spares;    // SPARE slabs of all classes
+  uint32_t drainings; // hak_pool_counts.draining when SPARE slabs were last looked through
   bool transient; // attached for one call only: the thread is ending
   uint32_t id;    // number for hak_heap_by_id, from 1
 
@@ -187,6 +213,7 @@ struct hak_heap {
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
 };
-_Static_assert(HAK_L2_RING > 12 || HAK_L25_RING > 16 || sizeof(hak_heap_t) <= 8192, "heap budget");
+_Static_assert(sizeof(hak_heap_t) - sizeof(((hak_heap_t *)0)->ring) <= 8192,
+               "heap budget; the rings have their own");
 
 #endif

@@ -5,20 +5,32 @@
 #include "os/os.h"
 #include "superslab/superslab.h"
 
-// Level k (0..5) of the index: the SuperSlab has a run of at least 2^k free
-// slabs; level 5 therefore says that it is empty. COLD: it has no memory.
+// Sets of SuperSlabs. Level k (0..5) of the index: it has a run of at least 2^k
+// free slabs; level 5 therefore says that it is empty. COLD: it has no memory.
+// Then the bands, in the order in which they are preferred: each SuperSlab with
+// both free and used slabs is in one of them (row S5).
 #define EMPTY 5
 #define COLD 6
-#define LEVELS 7
+#define FIRST_BAND 7 // HOT, 1..4 free slabs
+#define DRAINING_BAND 11 // 5..8 used slabs
+#define SETS 13
+#define ANY SETS // as a band: whatever the index has at the level
 #define ALL_FREE UINT32_MAX
 #define GROUPS (HAK_SUPERSLABS_MAX / 64)
 
-// 64 SuperSlabs per group, one line; a summary word has a bit per group.
+// 64 SuperSlabs per group, two lines; a summary word has a bit per group.
 typedef struct {
-  _Alignas(64) _Atomic uint64_t level[8];
+  _Alignas(64) _Atomic uint64_t set[16];
 } line_t;
 static line_t groups[GROUPS];
 static line_t summary[GROUPS / 64];
+
+// Slabs in use at which a SuperSlab counts as well used, and at most so many when
+// it drains (docs/decisions/0011-tiers.md).
+#define USED_WELL_SLABS 24
+#define DRAINING_SLABS 8
+
+hak_pool_counts_t hak_pool_counts;
 
 static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level EMPTY
 
@@ -36,37 +48,38 @@ static _Atomic uint32_t regrets;
 static _Atomic uint64_t evicted_at, regretted_at; // ms
 _Static_assert(HAK_SLABS_PER_SUPERSLAB == 1u << EMPTY, "levels are powers of two");
 
-static void set_bit(unsigned level, uint32_t number) {
+static void set_bit(unsigned set, uint32_t number) {
   uint32_t group = number / 64;
-  hak_fetch_or_seq_cst(&groups[group].level[level], UINT64_C(1) << (number % 64));
-  hak_fetch_or_seq_cst(&summary[group / 64].level[level], UINT64_C(1) << (group % 64));
+  hak_fetch_or_seq_cst(&groups[group].set[set], UINT64_C(1) << (number % 64));
+  hak_fetch_or_seq_cst(&summary[group / 64].set[set], UINT64_C(1) << (group % 64));
 }
 
 // True if the bit was set.
-static bool clear_bit(unsigned level, uint32_t number) {
+static bool clear_bit(unsigned set, uint32_t number) {
   uint32_t group = number / 64;
   uint64_t bit = UINT64_C(1) << (number % 64), group_bit = UINT64_C(1) << (group % 64);
-  uint64_t old = hak_fetch_and_seq_cst(&groups[group].level[level], ~bit);
+  uint64_t old = hak_fetch_and_seq_cst(&groups[group].set[set], ~bit);
   if (old == bit) {
-    hak_fetch_and_seq_cst(&summary[group / 64].level[level], ~group_bit);
+    hak_fetch_and_seq_cst(&summary[group / 64].set[set], ~group_bit);
     // A set_bit between the two would be lost without this second look.
-    if (hak_load_seq_cst(&groups[group].level[level]))
-      hak_fetch_or_seq_cst(&summary[group / 64].level[level], group_bit);
+    if (hak_load_seq_cst(&groups[group].set[set]))
+      hak_fetch_or_seq_cst(&summary[group / 64].set[set], group_bit);
   }
   return (old & bit) != 0;
 }
 
-// First number >= from whose bit is set at level and not at level `except`
-// (LEVELS: no exception); 0 if there is none.
-static uint32_t find(unsigned level, unsigned except, uint32_t from) {
+// First number >= from that is at the level and in the band; 0 if there is none.
+static uint32_t find(unsigned level, unsigned band, uint32_t from) {
+  unsigned other = band == ANY ? level : band;
   uint32_t groups_used = hak_superslab_count() / 64 + 1;
   for (uint32_t s = from / 4096; s * 64 < groups_used; s++) {
-    uint64_t in_summary = hak_load_relaxed(&summary[s].level[level]);
+    uint64_t in_summary = hak_load_relaxed(&summary[s].set[level]);
+    in_summary &= hak_load_relaxed(&summary[s].set[other]);
     if (s == from / 4096) in_summary &= ~UINT64_C(0) << (from / 64 % 64);
     for (; in_summary; in_summary &= in_summary - 1) {
       uint32_t group = s * 64 + hak_low_bit(in_summary);
-      uint64_t bits = hak_load_relaxed(&groups[group].level[level]);
-      if (except < LEVELS) bits &= ~hak_load_relaxed(&groups[group].level[except]);
+      uint64_t bits = hak_load_relaxed(&groups[group].set[level]);
+      bits &= hak_load_relaxed(&groups[group].set[other]);
       if (group == from / 64) bits &= ~UINT64_C(0) << (from % 64);
       if (bits) return group * 64 + hak_low_bit(bits);
     }
@@ -74,74 +87,133 @@ static uint32_t find(unsigned level, unsigned except, uint32_t from) {
   return 0;
 }
 
-static unsigned levels_of(uint32_t mask) {
-  unsigned levels = 0;
+static unsigned used_slabs(uint32_t mask) {
+  return HAK_SLABS_PER_SUPERSLAB - (unsigned)__builtin_popcount(mask);
+}
+
+// Without tiers all are in the first band.
+static unsigned band_of(uint64_t word) {
+  unsigned used = used_slabs((uint32_t)word);
+  if (!hak_option(TIERS)) return FIRST_BAND;
+  if (word & HAK_SUPERSLAB_DRAINING) return used > 4 ? DRAINING_BAND : DRAINING_BAND + 1;
+  return FIRST_BAND + (used < 28) + (used < 24) + (used < 16);
+}
+
+// The sets that a SuperSlab with this free mask word belongs in.
+static unsigned sets_of(uint64_t word) {
+  uint32_t mask = (uint32_t)word;
+  unsigned sets = mask == 0 || mask == ALL_FREE ? 0 : 1u << band_of(word);
   for (unsigned k = 0; k <= EMPTY && mask; k++) {
-    levels |= 1u << k;
+    sets |= 1u << k;
     if (k < EMPTY) mask &= mask >> (1u << k);
   }
-  return levels;
+  return sets;
+}
+
+// What becomes of the word when slabs are claimed and released. One that drains
+// and is claimed from is HOT until it has been well used again.
+static uint64_t word_claimed(uint64_t word, uint32_t bits) {
+  uint32_t mask = (uint32_t)word & ~bits;
+  bool used_well = used_slabs(mask) >= USED_WELL_SLABS ||
+                   (word & (HAK_SUPERSLAB_USED_WELL | HAK_SUPERSLAB_DRAINING)) == HAK_SUPERSLAB_USED_WELL;
+  return mask | (used_well ? HAK_SUPERSLAB_USED_WELL : 0);
+}
+
+static uint64_t word_released(uint64_t word, uint32_t bits) {
+  if (((uint32_t)word | bits) == ALL_FREE) return ALL_FREE;
+  word |= bits;
+  bool drains = (word & HAK_SUPERSLAB_USED_WELL) && used_slabs((uint32_t)word) <= DRAINING_SLABS;
+  return drains && hak_option(TIERS) ? word | HAK_SUPERSLAB_DRAINING : word;
 }
 
 // Brings the index in line with the free mask. Whoever changed the mask calls
 // it; the loop ends only when the mask is still the one that was published, so
 // the last of several racing callers leaves the index right (model P2).
 static void publish(uint32_t number) {
-  _Atomic uint32_t *free_mask = &hak_registry.superslabs[number].free_mask;
+  _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
+  uint64_t bit = UINT64_C(1) << (number % 64);
   for (;;) {
-    uint32_t mask = hak_load_seq_cst(free_mask);
-    unsigned want = levels_of(mask);
-    for (unsigned k = 0; k <= EMPTY; k++) {
-      uint64_t bit = UINT64_C(1) << (number % 64);
-      bool has = (hak_load_seq_cst(&groups[number / 64].level[k]) & bit) != 0;
+    uint64_t word = hak_load_seq_cst(free_mask);
+    unsigned want = sets_of(word);
+    for (unsigned k = 0; k < SETS; k++) {
+      if (k == COLD) continue;
+      bool has = (hak_load_seq_cst(&groups[number / 64].set[k]) & bit) != 0;
       if (has == ((want >> k) & 1)) continue;
       if (has)
         clear_bit(k, number);
       else
         set_bit(k, number);
     }
-    if (hak_load_seq_cst(free_mask) == mask) return;
+    if (hak_load_seq_cst(free_mask) == word) return;
   }
 }
 
-static hak_slab_t *take(uint32_t number, unsigned first, unsigned n) {
-  hak_slab_t *slab = hak_slab_at((number << HAK_SLABS_SHIFT) + first);
-  uint32_t bits = hak_ones(first, n);
+// The caller has claimed bits, a run or single slabs: the descriptor of the first.
+static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
+  hak_slab_t *slabs = hak_slab_at(number << HAK_SLABS_SHIFT);
   // Relaxed is enough: only the owner of the slabs asks and only whoever held the
   // whole SuperSlab clears; both are ordered by the claims on free_mask.
   uint32_t dirty = atomic_fetch_or_explicit(&hak_registry.superslabs[number].dirty, bits,
                                             memory_order_relaxed);
-  slab->zeroed = !(dirty & bits);
-  return slab;
+  hak_slab_t *first = slabs + hak_low_bit(bits);
+  if (run) first->zeroed = !(dirty & bits);
+  for (uint32_t rest = run ? 0 : bits; rest; rest &= rest - 1)
+    slabs[hak_low_bit(rest)].zeroed = !(dirty & rest & -rest);
+  return first;
 }
 
-// Tries to claim n neighbouring slabs of one SuperSlab. Single slabs come from
-// the low end and runs from the high end, which keeps long runs together.
-static hak_slab_t *claim(uint32_t number, unsigned n, bool *was_empty) {
-  _Atomic uint32_t *free_mask = &hak_registry.superslabs[number].free_mask;
-  uint32_t mask = hak_load_relaxed(free_mask);
+// Single slabs come from the low end and runs from the high end, which keeps long
+// runs together.
+static uint32_t choose(uint32_t mask, unsigned n, unsigned more) {
+  uint32_t runs = hak_runs_of(mask, n), rest = mask;
+  if (!runs) return 0;
+  if (n > 1) return hak_ones(hak_high_bit(runs), n);
+  for (unsigned i = 0; i <= more && rest; i++) rest &= rest - 1;
+  return mask & ~rest;
+}
+
+static void took(uint32_t number, uint32_t bits, unsigned n, hak_claim_t *claim) {
+  claim->slab = take(number, bits, n > 1);
+  claim->more = n > 1 ? 0 : (bits & (bits - 1)) >> hak_low_bit(bits);
+}
+
+// Tries to claim slabs of one SuperSlab, all with one compare-and-swap.
+static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *claim) {
+  _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
+  uint64_t word = hak_load_relaxed(free_mask);
   for (;;) {
-    uint32_t runs = hak_runs_of(mask, n);
-    if (!runs) return NULL;
-    unsigned first = n == 1 ? hak_low_bit(runs) : hak_high_bit(runs);
-    uint32_t rest = mask & ~hak_ones(first, n);
+    uint32_t bits = choose((uint32_t)word, n, more);
+    if (!bits) return false;
+    uint64_t rest = word_claimed(word, bits);
     // Acquire: pairs with the release in hak_pool_release: what the last owner
     // did to the slabs and descriptors is done. Seq_cst for publish (P2).
-    if (!hak_cas_seq_cst(free_mask, &mask, rest)) continue;
-    *was_empty = mask == ALL_FREE;
-    if (*was_empty) hak_fetch_sub_relaxed(&empty_count, 1);
-    if (levels_of(mask) != levels_of(rest)) publish(number);
-    return take(number, first, n);
+    if (!hak_cas_seq_cst(free_mask, &word, rest)) continue;
+    claim->source = HAK_FROM_POOL;
+    if ((uint32_t)word == ALL_FREE) {
+      claim->source = HAK_FROM_REUSE;
+      hak_fetch_sub_relaxed(&empty_count, 1);
+    } else if (word & HAK_SUPERSLAB_DRAINING) {
+      claim->source = HAK_FROM_DRAINING;
+      hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
+    }
+    if (sets_of(word) != sets_of(rest)) publish(number);
+    took(number, bits, n, claim);
+    return true;
   }
 }
 
-static hak_slab_t *claim_any(unsigned n, unsigned level, unsigned except, bool *was_empty) {
-  for (uint32_t number = 1; (number = find(level, except, number)) != 0; number++) {
-    hak_slab_t *slab = claim(number, n, was_empty);
-    if (slab) return slab;
-    publish(number); // the index promised too much
+static unsigned level_for(unsigned n) { return n == 1 ? 0 : hak_high_bit(n - 1) + 1; }
+
+bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
+  // The bands in their order, then the empty ones.
+  for (unsigned band = FIRST_BAND; band <= SETS; band++) {
+    unsigned level = band == SETS ? EMPTY : level_for(n);
+    for (uint32_t number = 1; (number = find(level, band, number)) != 0; number++) {
+      if (claim_in(number, n, more, claim)) return true;
+      publish(number); // the index promised too much
+    }
   }
-  return NULL;
+  return false;
 }
 
 static uint32_t keep_now(void) {
@@ -163,48 +235,60 @@ static void committed_one(void) {
   if (keep < KEEP_MAX) hak_store_relaxed(&keep_limit, keep * 2);
 }
 
-hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source) {
-  unsigned level = n == 1 ? 0 : hak_high_bit(n - 1) + 1;
-  bool was_empty = false;
-  hak_slab_t *slab = claim_any(n, level, EMPTY, &was_empty);
-  if (!slab) slab = claim_any(n, EMPTY, LEVELS, &was_empty);
-  if (slab) {
-    *source = was_empty ? HAK_FROM_REUSE : HAK_FROM_POOL;
-    return slab;
-  }
+bool hak_pool_map(unsigned n, unsigned more, hak_claim_t *claim) {
   uint32_t number = hak_superslab_acquire();
-  if (!number) return NULL;
+  if (!number) return false;
   committed_one();
-  *source = HAK_FROM_MAP;
-  unsigned first = n == 1 ? 0 : HAK_SLABS_PER_SUPERSLAB - n;
-  slab = take(number, first, n);
+  uint32_t bits = choose(ALL_FREE, n, more);
+  took(number, bits, n, claim);
+  claim->source = HAK_FROM_MAP;
   // Release (seq_cst for publish): base and memory are ready for other claimers.
-  hak_store_seq_cst(&hak_registry.superslabs[number].free_mask, ~hak_ones(first, n));
+  hak_store_seq_cst(&hak_registry.superslabs[number].free_mask, word_claimed(ALL_FREE, bits));
   publish(number);
-  return slab;
+  return true;
+}
+
+hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source) {
+  hak_claim_t claim;
+  if (!hak_pool_find(n, 0, &claim) && !hak_pool_map(n, 0, &claim)) return NULL;
+  *source = claim.source;
+  return claim.slab;
 }
 
 // Takes an empty SuperSlab whole and gives it back; false if it is not empty.
 static bool evict(uint32_t number) {
-  uint32_t all = ALL_FREE;
-  if (!hak_cas_seq_cst(&hak_registry.superslabs[number].free_mask, &all, (uint32_t)0)) return false;
+  uint64_t all = ALL_FREE;
+  if (!hak_cas_seq_cst(&hak_registry.superslabs[number].free_mask, &all, (uint64_t)0)) return false;
   hak_fetch_sub_relaxed(&empty_count, 1);
+  hak_fetch_add_relaxed(&hak_pool_counts.evict, 1);
   publish(number);
   hak_superslab_decommit(number);
   hak_store_relaxed(&evicted_at, hak_os_clock_ms());
   return true;
 }
 
+// Counts what a release did to a SuperSlab; how many are empty now if it is, else 0.
+static uint32_t count_release(uint64_t old, uint64_t now) {
+  if ((now & ~old) & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_pool_counts.draining, 1);
+  if ((uint32_t)now != ALL_FREE) return 0;
+  if (old & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_pool_counts.drained, 1);
+  hak_fetch_add_relaxed(&hak_pool_counts.empty, 1);
+  return hak_fetch_add_relaxed(&empty_count, 1) + 1;
+}
+
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
   uint32_t index = hak_slab_index(slab), number = index >> HAK_SLABS_SHIFT;
   uint32_t bits = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
-  // Release: pairs with the acquire in claim. Seq_cst for publish (P2).
-  uint32_t old = hak_fetch_or_seq_cst(&hak_registry.superslabs[number].free_mask, bits);
-  HAK_ASSERT(!(old & bits));
-  bool empty = (old | bits) == ALL_FREE;
-  uint32_t empties = empty ? hak_fetch_add_relaxed(&empty_count, 1) + 1 : 0;
-  if (levels_of(old) != levels_of(old | bits)) publish(number);
-  if (!empty) return HAK_RELEASED;
+  _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
+  uint64_t old = hak_load_relaxed(free_mask), now;
+  do {
+    HAK_ASSERT(!(old & bits));
+    now = word_released(old, bits);
+    // Release: pairs with the acquire in claim_in. Seq_cst for publish (P2).
+  } while (!hak_cas_seq_cst(free_mask, &old, now));
+  uint32_t empties = count_release(old, now);
+  if (sets_of(old) != sets_of(now)) publish(number);
+  if (empties == 0) return HAK_RELEASED;
   uint32_t keep = keep_now();
   if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
@@ -214,7 +298,7 @@ hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
 unsigned hak_pool_trim(unsigned keep) {
   unsigned count = 0;
   for (uint32_t number = 1; hak_load_relaxed(&empty_count) > keep &&
-                            (number = find(EMPTY, LEVELS, number)) != 0;
+                            (number = find(EMPTY, ANY, number)) != 0;
        number++)
     count += evict(number);
   return count;
@@ -223,7 +307,7 @@ unsigned hak_pool_trim(unsigned keep) {
 void hak_pool_add_cold(uint32_t number) { set_bit(COLD, number); }
 
 uint32_t hak_pool_take_cold(void) {
-  for (uint32_t number = 1; (number = find(COLD, LEVELS, number)) != 0; number++)
+  for (uint32_t number = 1; (number = find(COLD, ANY, number)) != 0; number++)
     if (clear_bit(COLD, number)) return number;
   return 0;
 }
@@ -236,14 +320,15 @@ void hak_pool_rebuild(void) {
     // nothing counts as zero or committed, and what has free slabs is not cold.
     hak_store_relaxed(&superslab->dirty, UINT32_MAX);
     hak_store_relaxed(&superslab->committed, 0u);
-    if (hak_load_relaxed(&superslab->free_mask)) clear_bit(COLD, number);
+    uint64_t word = hak_load_relaxed(&superslab->free_mask);
+    if ((uint32_t)word) clear_bit(COLD, number);
     publish(number);
-    empties += hak_load_relaxed(&hak_registry.superslabs[number].free_mask) == ALL_FREE;
+    empties += word == ALL_FREE;
   }
   // The summary may be torn as well (fork copies pages one after the other).
   for (uint32_t group = 0; group <= count / 64; group++)
-    for (unsigned k = 0; k < LEVELS; k++)
-      if (hak_load_relaxed(&groups[group].level[k]))
-        hak_fetch_or_seq_cst(&summary[group / 64].level[k], UINT64_C(1) << (group % 64));
+    for (unsigned k = 0; k < SETS; k++)
+      if (hak_load_relaxed(&groups[group].set[k]))
+        hak_fetch_or_seq_cst(&summary[group / 64].set[k], UINT64_C(1) << (group % 64));
   hak_store_relaxed(&empty_count, empties);
 }

@@ -10,17 +10,43 @@
 #ifndef HAK_SUPERSLAB_SHARED_POOL_H
 #define HAK_SUPERSLAB_SHARED_POOL_H
 
-#include "base/types.h"
+#include "superslab/superslab.h"
 
 // Where a claim was served from.
-typedef enum { HAK_FROM_POOL, HAK_FROM_REUSE, HAK_FROM_MAP } hak_source_t;
+typedef enum { HAK_FROM_POOL, HAK_FROM_DRAINING, HAK_FROM_REUSE, HAK_FROM_MAP } hak_source_t;
+typedef struct {
+  hak_slab_t *slab; // the first, or only, slab
+  uint32_t more;    // bit i: slab[i] came with it
+  hak_source_t source;
+} hak_claim_t;
 
-// n (1..16) neighbouring slabs that now belong to the caller: descriptor of the
-// first. Its zeroed says that the memory reads as zero. NULL: out of memory.
+// n (1..16) neighbouring slabs that now belong to the caller. With n = 1 up to
+// `more` single slabs of the same SuperSlab come along, claimed by the same
+// compare-and-swap. zeroed of a slab (a run: of its first) says that the memory
+// reads as zero.
+// find: from SuperSlabs that have memory, the fullest HOT ones first, then those
+// that drain, then empty ones; false: no room. map: from a new one; false: out of
+// memory. acquire: the one, then the other; NULL: out of memory.
+bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
+bool hak_pool_map(unsigned n, unsigned more, hak_claim_t *claim);
 hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source);
 // Gives them back; kind must be FREE already. What it did is told by the result.
 typedef enum { HAK_RELEASED, HAK_RELEASED_EMPTY, HAK_RELEASED_EVICTED } hak_released_t;
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n);
+
+// Whether the slab's SuperSlab drains (row S5). Relaxed: a hint for its owner.
+HAK_INLINE bool hak_pool_draining(const hak_slab_t *slab) {
+  uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
+  return (hak_load_relaxed(&hak_registry.superslabs[number].free_mask) & HAK_SUPERSLAB_DRAINING) != 0;
+}
+
+// What became of SuperSlabs, once each time it happens to one. Relaxed: figures, and
+// for heaps the hint that another SuperSlab drains.
+typedef struct {
+  hak_word_t empty, evict;            // became empty, given back to the system
+  hak_word_t draining, drained, hot;  // began to drain, became empty by it, needed again
+} hak_pool_counts_t;
+HAK_INTERNAL extern hak_pool_counts_t hak_pool_counts;
 
 // Give empty SuperSlabs beyond keep back to the system; number of them.
 unsigned hak_pool_trim(unsigned keep);

@@ -1,5 +1,6 @@
 // check.c: the invariants of types.h, walked mechanically. Debug builds only.
 
+#include "core/options.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
 
@@ -50,6 +51,13 @@ void hak_heap_check(hak_heap_t *heap) {
       check_slab(heap, hak_slab_at(i), c, HAK_PLACE_PARTIAL);
       before = i;
     }
+    unsigned spares = 0;
+    for (uint32_t i = heap->spare[c]; i != 0; i = hak_slab_at(i)->next, spares++) {
+      check_slab(heap, hak_slab_at(i), c, HAK_PLACE_SPARE);
+      HAK_ASSERT(hak_slab_live(hak_slab_at(i)) == 0);
+      HAK_ASSERT(hak_load_relaxed(&hak_slab_at(i)->remote) == 0);
+    }
+    HAK_ASSERT(spares == heap->warm[c].spares && spares <= hak_option(WARM_POOL));
   }
 }
 

@@ -8,24 +8,13 @@
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
+#include "thread/warm.h"
 
 #define FLUSH_TICKS 64 // refills between two flushes of the remote map
+#define BATCH_MAX 128  // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
 
 // ---------------------------------------------------------------------------
 // Refill: which slab serves a class next.
-
-static hak_slab_t *activate_partial(hak_heap_t *heap, unsigned c) {
-  while (heap->partial[c]) {
-    hak_slab_t *slab = hak_slab_at(heap->partial[c]);
-    hak_heap_remove_partial(heap, slab);
-    if (HAK_LIKELY(hak_slab_usable(slab))) {
-      hak_heap_activate(heap, slab);
-      return slab;
-    }
-    hak_heap_mark_full(heap, slab); // an L2 run whose blocks went through the ring
-  }
-  return NULL;
-}
 
 // A class that has taken many fresh slabs without getting blocks back is growing: the
 // next slab will be used in full.
@@ -37,50 +26,76 @@ static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
 }
 
+// From the shared pool, with slabs for the warm pool. Before a SuperSlab is mapped
+// the unused slabs of other classes go back if they are many.
+static bool claim(hak_heap_t *heap, unsigned c, hak_claim_t *claim) {
+  unsigned n = hak_classes[c].run, more = hak_warm_wants(heap, c);
+  if (hak_pool_find(n, more, claim)) return true;
+  if (hak_warm_drop_many(heap) && hak_pool_find(n, more, claim)) return true;
+  return hak_pool_map(n, more, claim);
+}
+
 static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
-  hak_source_t source;
-  hak_slab_t *slab = hak_pool_acquire(hak_classes[c].run, &source);
-  if (!slab) return NULL;
-  hak_slab_init(slab, heap, c);
-  hak_heap_activate(heap, slab);
-  if (slab->zeroed) prefault(heap, slab, c);
+  hak_claim_t got;
+  if (!claim(heap, c, &got)) return NULL;
+  // The last one first: the warm pool hands them out in address order.
+  for (uint32_t more = got.more; more != 0; more &= ~(UINT32_C(1) << hak_high_bit(more)))
+    hak_warm_prefill(heap, got.slab + hak_high_bit(more), c);
+  hak_slab_init(got.slab, heap, c);
+  heap->warm[c].slabs++;
+  hak_heap_activate(heap, got.slab);
+  if (got.slab->zeroed) prefault(heap, got.slab, c);
   static const hak_stat_t stage[] = {[HAK_FROM_POOL] = HAK_STAT_refill_pool,
+                                     [HAK_FROM_DRAINING] = HAK_STAT_refill_draining,
                                      [HAK_FROM_REUSE] = HAK_STAT_refill_reuse,
                                      [HAK_FROM_MAP] = HAK_STAT_refill_map};
-  hak_heap_count_stat(heap, stage[source], 1);
-  return slab;
+  hak_heap_count_stat(heap, stage[got.source], 1);
+  return got.slab;
 }
 
 // A slab other than the one in front, which is used up.
 static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   hak_heap_drain(heap);
-  hak_slab_t *slab = activate_partial(heap, c);
+  hak_warm_drop_draining(heap);
+  hak_slab_t *slab = hak_warm_take(heap, c);
+  hak_warm_count(heap, c, slab != NULL);
   if (slab) {
-    heap->growth[c] = 0;
-    hak_heap_count_stat(heap, HAK_STAT_refill_partial, 1);
+    if (slab->carved == 0 && slab->zeroed) prefault(heap, slab, c); // prefilled
+    else heap->growth[c] = 0;
+    hak_heap_count_stat(heap, HAK_STAT_refill_warm, 1);
     return slab;
   }
-  if (hak_heap_adopt(heap) && (slab = activate_partial(heap, c)) != NULL) {
+  if (hak_heap_adopt(heap) && (slab = hak_warm_take(heap, c)) != NULL) {
     hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
     return slab;
   }
   if ((slab = acquire(heap, c)) != NULL) return slab;
   hak_heap_reclaim(heap, 0); // out of memory: what is kept may do
-  if ((slab = activate_partial(heap, c)) == NULL && (slab = acquire(heap, c)) == NULL)
+  if ((slab = hak_warm_take(heap, c)) != NULL)
+    hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
+  else if ((slab = acquire(heap, c)) == NULL)
     hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
+}
+
+// Blocks to carve at once: twice as many each time while the slab is being filled
+// and none comes back (frees_left counts the frees since it came into the front).
+static uint32_t batch_for(hak_slab_t *slab) {
+  uint32_t batch = (uint32_t)hak_option(REFILL_BATCH), grown = slab->carved;
+  if (grown <= batch || hak_load_relaxed(&slab->frees_left) != HAK_FREES_BIAS) return batch;
+  return grown < BATCH_MAX ? grown : BATCH_MAX;
 }
 
 // A usable slab of the class in front; tiny: with a non-empty free list. NULL:
 // out of memory.
 static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   bool tiny = c < HAK_TINY_CLASSES;
-  uint32_t batch = (uint32_t)hak_option(REFILL_BATCH), got = 0;
+  uint32_t got = 0;
   hak_owner_inc(&heap->classes[c].refills);
   if (++heap->ticks >= FLUSH_TICKS) hak_remote_flush(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
   if (slab != &hak_slab_none) {
-    if (tiny && (got = hak_slab_carve(slab, batch)) != 0) {
+    if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_carve, 1);
     } else if ((got = hak_slab_collect(slab, false)) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
@@ -93,7 +108,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
     slab = next_slab(heap, c);
     if (!slab) return NULL;
     got = slab->capacity - (uint32_t)hak_slab_live(slab);
-    if (tiny && !slab->free) got = hak_slab_carve(slab, batch);
+    if (tiny && !slab->free) got = hak_slab_carve(slab, batch_for(slab));
   }
   hak_owner_add(&heap->classes[c].blocks, got);
   return slab;
@@ -127,7 +142,7 @@ HAK_NOINLINE static void *alloc_l2_other(size_t size) {
     uint32_t number = HINTED_NUMBER(hint);
     bool same_class = hak_slab_class(slab) == HAK_TINY_CLASSES + l2;
     if (same_class && hak_load_relaxed(&slab->holder) == heap &&
-        (hak_load_relaxed(&slab->mask) >> number & 1))
+        slab->place != HAK_PLACE_SPARE && (hak_load_relaxed(&slab->mask) >> number & 1))
       return hak_front_alloc_l2(size);
     hak_ring_drop(ring);
     if (!same_class || !hak_remote_take_l2(heap, slab, number)) continue;
@@ -148,7 +163,9 @@ HAK_HOT void *hak_front_alloc_l2(size_t size) {
                    hak_differs(&slab->holder, heap)))
     return alloc_l2_other(size);
   uint64_t mask = hak_load_relaxed(&slab->mask);
-  if (HAK_UNLIKELY(!(mask >> number & 1))) return alloc_l2_other(size);
+  // A run that may go back at any moment must be activated first.
+  if (HAK_UNLIKELY(!(mask >> number & 1) || slab->place == HAK_PLACE_SPARE))
+    return alloc_l2_other(size);
   hak_store_relaxed(&slab->mask, mask ^ (uint64_t)1 << number);
   hak_ring_drop(ring);
   hak_owner_inc(&ring->allocs);

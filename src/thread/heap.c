@@ -9,6 +9,7 @@
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
+#include "thread/warm.h"
 
 // Read-only: the heap of threads that have none. Every front is hak_slab_none.
 hak_heap_t hak_heap_none = {
@@ -71,6 +72,7 @@ static hak_heap_t *new_heap(void) {
         heap->l2[i] = &hak_slab_none;
         heap->ring[i].size = (uint32_t)hak_class_size(HAK_TINY_CLASSES + i);
       }
+      hak_warm_init(heap);
       heap->id = id;
       return heap;
     }
@@ -206,14 +208,10 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned n = slab->run;
+  heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
-  hak_heap_count_released(heap, hak_pool_release(slab, n));
-}
-
-void hak_heap_count_released(hak_heap_t *heap, hak_released_t result) {
+  hak_pool_release(slab, n);
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
-  if (result != HAK_RELEASED) hak_heap_count_stat(heap, HAK_STAT_superslab_empty, 1);
-  if (result == HAK_RELEASED_EVICTED) hak_heap_count_stat(heap, HAK_STAT_superslab_evict, 1);
 }
 
 // A slab may go back only when nobody is about to touch its remote word: with no
@@ -231,18 +229,10 @@ void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
     hak_heap_add_partial(heap, slab);
     hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
   }
-  if (hak_slab_live(slab) != 0) return;
-  // One empty slab per class stays, against going to and fro (tiny only: an L2
-  // run holds few blocks and much memory; and not with an orphan: nobody is there
-  // to use it).
-  bool keep = slab->next == 0 && slab->prev == 0 && hak_slab_kind(slab) == HAK_KIND_TINY &&
-              hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED;
-  if (keep) {
-    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 0);
-  } else if (releasable(slab)) {
-    hak_heap_remove_partial(heap, slab);
-    hak_heap_release(heap, slab);
-  }
+  if (!releasable(slab)) return;
+  hak_heap_remove_partial(heap, slab);
+  hak_warm_keep_or_release(heap, slab);
+  hak_warm_drop_draining(heap);
 }
 
 void hak_heap_release_idle(hak_heap_t *heap) {
@@ -258,6 +248,7 @@ void hak_heap_release_idle(hak_heap_t *heap) {
       hak_heap_release(heap, slab);
     }
   }
+  hak_warm_drop(heap);
 }
 
 // ---------------------------------------------------------------------------
@@ -306,6 +297,8 @@ static void give_partial(hak_heap_t *from, hak_heap_t *to) {
       hak_heap_remove_partial(from, slab);
       hak_slab_set_owner(slab, to);
       hak_heap_add_partial(to, slab);
+      from->warm[c].slabs--;
+      to->warm[c].slabs++;
     }
   }
 }

@@ -11,7 +11,6 @@
 #define HAK_THREAD_HEAP_H
 
 #include "base/types.h"
-#include "superslab/shared_pool.h"
 
 // The calling thread's heap; hak_heap_none (no free block anywhere) if it has none.
 HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
@@ -50,8 +49,6 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
 // Gives an empty slab in no list back to its SuperSlab (owner).
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
-// Counts what a release of slabs did.
-void hak_heap_count_released(hak_heap_t *heap, hak_released_t result);
 // Gives back empty slabs that the heap keeps (owner).
 void hak_heap_release_idle(hak_heap_t *heap);
 

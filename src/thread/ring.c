@@ -15,7 +15,8 @@ static void forget(hak_heap_t *heap, unsigned i) {
 static void release_oldest(hak_heap_t *heap) {
   hak_slab_t *head = hak_slab_at(heap->runs[0] >> RUN_BITS);
   forget(heap, 0);
-  hak_heap_count_released(heap, hak_l25_release(head));
+  hak_l25_release(head);
+  hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
 }
 
 hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n) {
@@ -32,7 +33,8 @@ void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head) {
   unsigned n = head->run, capacity = (unsigned)hak_option(L25_RING_CAP);
   unsigned slabs_max = (unsigned)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
   if (capacity == 0 || n > slabs_max) {
-    hak_heap_count_released(heap, hak_l25_release(head));
+    hak_l25_release(head);
+    hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
     return;
   }
   while (heap->run_count >= capacity || heap->run_slabs + n > slabs_max) release_oldest(heap);

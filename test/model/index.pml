@@ -1,36 +1,39 @@
-// index.pml: protocol P2. The index over the free masks: per level a bit per
+// index.pml: protocol P2. The index over the free masks: per set a bit per
 // SuperSlab in a group word, and a bit per group word in a summary word. Whoever
 // changes a free mask brings the index in line afterwards, in any number at once.
 //
-// Two SuperSlabs of two slabs in one group, levels 0 (a free slab) and 1 (a run of
-// two: empty), threads that claim and release slabs for ever: two threads and both
-// SuperSlabs, or three threads and one, without the summary word.
+// Two SuperSlabs of two slabs in one group, three sets: levels 0 (a free slab) and 1
+// (a run of two: empty) and the band of those that drain (the other bands are like
+// it). Bit 2 of the word says that the SuperSlab drains: a release that leaves one
+// slab in use may set it, a claim clears it. Threads claim and release slabs for
+// ever: two threads and both SuperSlabs, or three threads and one, without the
+// summary word and without draining.
 //
-// Mirrors src/superslab/shared_pool.c: set_bit, clear_bit, publish, levels_of, and
-// the calls in claim, claim_any, evict and hak_pool_release. Nobody waits for the
+// Mirrors src/superslab/shared_pool.c: set_bit, clear_bit, publish, sets_of, and
+// the calls in claim_in, hak_pool_find, evict and hak_pool_release. Nobody waits for the
 // index here: claims try any SuperSlab, as after a stale hint.
 //
 // Checked: whenever nobody is at work, the index says what the masks say, so a
 // free slab is found.
 //
-// model index_two -DTHREADS=2 -DNUMBERS=2
+// model index_two -DTHREADS=2 -DNUMBERS=2 -DSETS=3
 // broken index_two BROKEN_publish_once: publish does not look at the mask again
 // broken index_two BROKEN_publish_given: publish goes by the mask its caller left
 // broken index_two BROKEN_no_second_look: clear_bit does not look at the group again
 // broken index_two BROKEN_look_early: the second look comes before the clear (store buffer)
 // broken index_two BROKEN_summary_first: set_bit sets the summary before the group
 // broken index_two BROKEN_clear_plain: clear_bit loads the group word and then stores it
-// model index_three -DTHREADS=3 -DNUMBERS=1
+// model index_three -DTHREADS=3 -DNUMBERS=1 -DSETS=2
 // broken index_three BROKEN_publish_once: as above
 
-byte mask[2];                                          // free_mask of SuperSlab 0 and 1
-byte group[2];                                         // groups[0].level[k], bit per SuperSlab
-bit summary[2];                                        // summary[0].level[k], bit of group 0
+byte mask[2];                                          // free_mask of SuperSlab 0 and 1, 4: drains
+byte group[3];                                         // groups[0].set[k], bit per SuperSlab
+bit summary[3];                                        // summary[0].set[k], bit of group 0
 byte busy;
 
 #define bit_of(n) (1 << n)
-#define levels_of(m) ((m) == 0 -> 0 : ((m) == 3 -> 3 : 1)) // bit k: a run of 2^k is free
-#define wanted(k) (((levels_of(mask[0]) >> k) & 1) | (((levels_of(mask[1]) >> k) & 1) << 1))
+#define sets_of(w) ((w) == 0 -> 0 : ((w) == 3 -> 3 : (((w) & 4) -> 5 : 1))) // bit k: in set k
+#define wanted(k) (((sets_of(mask[0]) >> k) & 1) | (((sets_of(mask[1]) >> k) & 1) << 1))
 
 inline set_bit() {
 #if NUMBERS == 1
@@ -39,8 +42,8 @@ inline set_bit() {
   summary[k] = 1;
   group[k] = group[k] | bit_of(n)
 #else
-  group[k] = group[k] | bit_of(n); // fetch_or_seq_cst(&groups[group].level[level], bit)
-  summary[k] = 1 // fetch_or_seq_cst(&summary[..].level[level], ..)
+  group[k] = group[k] | bit_of(n); // fetch_or_seq_cst(&groups[group].set[set], bit)
+  summary[k] = 1 // fetch_or_seq_cst(&summary[..].set[set], ..)
 #endif
 }
 
@@ -52,7 +55,7 @@ inline clear_bit() {
   old = group[k];
   group[k] = old & ~bit_of(n);
 #else
-  // fetch_and_seq_cst(&groups[..].level[level], ~bit)
+  // fetch_and_seq_cst(&groups[..].set[set], ~bit)
   d_step { old = group[k]; group[k] = old & ~bit_of(n) };
 #endif
   if
@@ -65,7 +68,7 @@ inline clear_bit() {
     :: else
     fi
 #else
-    summary[k] = 0; // fetch_and_seq_cst(&summary[..].level[level], ~..)
+    summary[k] = 0; // fetch_and_seq_cst(&summary[..].set[set], ~..)
 #ifndef BROKEN_no_second_look
     if
     :: group[k] -> summary[k] = 1 // if (load_seq_cst(&groups..)) fetch_or_seq_cst
@@ -82,14 +85,14 @@ inline publish() {
   do
   ::
 #ifndef BROKEN_publish_given
-    seen = mask[n];                                    // mask = load_seq_cst(free_mask)
+    seen = mask[n];                                    // word = load_seq_cst(free_mask)
 #endif
     k = 0;
     do
-    :: k < 2 ->
-      if // has = load_seq_cst(&groups..level[k]) & bit
-      :: (group[k] & bit_of(n)) && !((levels_of(seen) >> k) & 1) -> clear_bit()
-      :: !(group[k] & bit_of(n)) && ((levels_of(seen) >> k) & 1) -> set_bit()
+    :: k < SETS ->
+      if // has = load_seq_cst(&groups..set[k]) & bit
+      :: (group[k] & bit_of(n)) && !((sets_of(seen) >> k) & 1) -> clear_bit()
+      :: !(group[k] & bit_of(n)) && ((sets_of(seen) >> k) & 1) -> set_bit()
       :: else
       fi;
       k++
@@ -100,7 +103,7 @@ inline publish() {
     break
 #else
     if
-    :: mask[n] == seen -> break // if (load_seq_cst(free_mask) == mask) return
+    :: mask[n] == seen -> break // if (load_seq_cst(free_mask) == word) return
     :: else
     fi
 #endif
@@ -109,7 +112,7 @@ inline publish() {
 
 inline after() {
   if
-  :: old -> publish() // if (levels_of(old) != levels_of(now)) publish
+  :: old -> publish() // if (sets_of(old) != sets_of(now)) publish
   :: else
   fi;
   atomic { busy--; seen = 0; old = 0; n = (held -> n : 0) }
@@ -124,25 +127,33 @@ end:
     :: n = 0
     :: n = NUMBERS - 1
     fi;
-    d_step {                                           // claim: cas_seq_cst(free_mask, &mask, rest)
+    d_step {                                           // claim_in: cas_seq_cst(free_mask, &word, rest)
       busy++;
       seen = mask[n];
       held = ((seen & 1) -> 1 : seen & 2);             // the lowest slab
-      mask[n] = seen & ~held;
-      // none: publish(number) in claim_any
-      old = (levels_of(seen) != levels_of(mask[n])) || held == 0;
+      mask[n] = seen & ~(held | (held -> 4 : 0));      // word_claimed: HOT
+      // none: publish(number) in hak_pool_find
+      old = (sets_of(seen) != sets_of(mask[n])) || held == 0;
       seen = mask[n]
     };
     after()
   :: d_step { held == 0 && mask[0] == 3 ->             // both: a run, or evict
       busy++; n = 0; held = 3; mask[0] = 0; old = 1; seen = 0 };
     after()
-  :: d_step { held != 0 -> // hak_pool_release: fetch_or_seq_cst(&free_mask, bits)
+  :: d_step { held != 0 -> // hak_pool_release: cas_seq_cst(free_mask, &old, now)
       busy++;
-      seen = mask[n]; mask[n] = seen | held; held = 0;
-      old = levels_of(seen) != levels_of(mask[n]);
+      seen = mask[n]; mask[n] = (((seen | held) & 3) == 3 -> 3 : seen | held); held = 0;
+      old = sets_of(seen) != sets_of(mask[n]);
       seen = mask[n] };
     after()
+#if SETS == 3
+  :: d_step { held != 0 && ((mask[n] | held) & 3) != 3 -> // word_released: it drains
+      busy++;
+      seen = mask[n]; mask[n] = seen | held | 4; held = 0;
+      old = sets_of(seen) != sets_of(mask[n]);
+      seen = mask[n] };
+    after()
+#endif
   od
 }
 
@@ -152,8 +163,10 @@ end:
   :: d_step {
       busy == 0 ->
       assert(group[0] == wanted(0) && group[1] == wanted(1));
+      assert(SETS == 2 || group[2] == wanted(2));
       assert(summary[0] || group[0] == 0 || NUMBERS == 1);
-      assert(summary[1] || group[1] == 0 || NUMBERS == 1)
+      assert(summary[1] || group[1] == 0 || NUMBERS == 1);
+      assert(summary[2] || group[2] == 0 || NUMBERS == 1)
     }
   od
 }

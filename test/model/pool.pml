@@ -8,7 +8,10 @@
 // calls fail now and then. Which SuperSlab a thread tries is left open, which
 // covers every answer of the index (index.pml).
 //
-// Mirrors src/superslab/shared_pool.c: claim, take, hak_pool_acquire, evict,
+// The tier bits beside the free mask change in the same compare-and-swap and are
+// left out, as is that a claim may take more than it needs: here the claim of two.
+//
+// Mirrors src/superslab/shared_pool.c: claim_in, take, hak_pool_map, evict,
 // hak_pool_release, hak_pool_add_cold, hak_pool_take_cold; src/superslab/
 // superslab.c: commit, hak_superslab_acquire, hak_superslab_decommit (range).
 //
@@ -18,7 +21,7 @@
 //
 // model pool
 // broken pool BROKEN_claim_plain: claim stores the mask instead of compare-and-swap
-// broken pool BROKEN_release_plain: release stores the mask instead of fetch-or
+// broken pool BROKEN_release_plain: release stores the mask instead of compare-and-swap
 // broken pool BROKEN_evict_plain: evict looks whether all is free and then stores 0
 // broken pool BROKEN_cold_plain: taking a cold number is a look and a store
 // broken pool BROKEN_cold_early: a number counts as cold before its memory is given back
@@ -192,14 +195,18 @@ end:
     seen = free_mask[n];
     d_step { disown(); free_mask[n] = seen | bits; seen = seen | bits };
 #else
-    d_step {                                           // fetch_or_seq_cst(free_mask, bits)
-      assert((free_mask[n] & bits) == 0);
+    seen = free_mask[n];                               // old = load_relaxed(free_mask)
+    do
+    :: d_step { free_mask[n] == seen ->                // cas_seq_cst(free_mask, &old, now)
+        assert((seen & bits) == 0);
 #ifndef BROKEN_release_early
-      disown();
+        disown();
 #endif
-      free_mask[n] = free_mask[n] | bits; seen = free_mask[n]
-    };
+        free_mask[n] = seen | bits; seen = free_mask[n] }; break
+    :: d_step { else -> seen = free_mask[n] }
+    od;
 #ifdef BROKEN_release_early
+    skip;
     d_step { use(); disown() };
 #endif
 #endif

@@ -195,9 +195,17 @@ static void refills_bring_batches(void) {
   static void *blocks[N];
   for (unsigned i = 0; i < N; i++) blocks[i] = hak_front_alloc(64, NULL);
   hak_class_stats_t *c = &hak_tls_heap->classes[hak_size_class(64)];
-  uint64_t batch = hak_option(REFILL_BATCH) < 64 ? hak_option(REFILL_BATCH) : 64; // one OS page
-  CHECK_EQUAL(c->refills, (N + batch - 1) / batch);
-  CHECK_EQUAL(c->blocks, c->refills * batch);
+  // Each carve as many as all before it in the slab, from REFILL_BATCH to one OS page.
+  uint64_t refills = 0, total = 0;
+  for (unsigned carved = 0; total < N; refills++) {
+    unsigned batch = carved > hak_option(REFILL_BATCH) ? carved : (unsigned)hak_option(REFILL_BATCH);
+    if (batch > 64) batch = 64;
+    if (batch > 1024 - carved) batch = 1024 - carved;
+    total += batch;
+    carved = (carved + batch) % 1024;
+  }
+  CHECK_EQUAL(c->refills, refills);
+  CHECK_EQUAL(c->blocks, total);
   for (unsigned i = 0; i < N; i++) give(blocks[i]);
   uint64_t before = c->refills;
   for (unsigned round = 0; round < 1000; round++) {
@@ -205,6 +213,16 @@ static void refills_bring_batches(void) {
     for (unsigned i = 0; i < 100; i++) give(blocks[i]);
   }
   CHECK(c->refills - before <= 20); // of 100 000
+  // No faster where blocks come back: the next batch is REFILL_BATCH again.
+  hak_slab_t *slab = hak_heap_front(hak_tls_heap, 0);
+  CHECK(slab == &hak_slab_none);
+  hak_front_free_slow(hak_front_alloc(16, NULL), "test");
+  slab = hak_heap_front(hak_tls_heap, 0);
+  while (slab->carved < 1024) {
+    unsigned carved = slab->carved;
+    while (slab->carved == carved) hak_front_alloc(16, NULL);
+    CHECK_EQUAL(slab->carved - carved, hak_option(REFILL_BATCH));
+  }
 }
 ISOLATED(refills_bring_batches)
 

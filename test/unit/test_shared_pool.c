@@ -176,6 +176,109 @@ static void zeroed_is_true(void) {
 }
 ISOLATED(zeroed_is_true)
 
+// Several single slabs with one compare-and-swap: the lowest free ones.
+static void more_than_one(void) {
+  hak_process_init();
+  hak_claim_t claim;
+  CHECK(!hak_pool_find(1, 3, &claim));
+  CHECK(hak_pool_map(1, 3, &claim));
+  hak_slab_t *first = claim.slab;
+  CHECK_EQUAL(claim.more, 14);
+  CHECK_EQUAL(claim.source, HAK_FROM_MAP);
+  hak_pool_release(first + 1, 1);
+  hak_pool_release(first + 3, 1);
+  CHECK(hak_pool_find(1, 3, &claim));
+  CHECK(claim.slab == first + 1);
+  CHECK_EQUAL(claim.more, 1u << 2 | 1u << 3 | 1u << 4); // slabs 3, 4 and 5
+  for (unsigned i = 1; i < 5; i++)
+    if (claim.more >> i & 1) CHECK_EQUAL(claim.slab[i].zeroed, i != 2);
+  CHECK_EQUAL(free_mask(number_of(first)), UINT32_MAX << 6);
+  CHECK(hak_pool_find(1, 31, &claim)); // what there is
+  CHECK_EQUAL(__builtin_popcount(claim.more), 25);
+  CHECK(hak_pool_find(1, 3, &claim) == false);
+  CHECK(hak_pool_map(16, 3, &claim)); // a run comes alone
+  CHECK_EQUAL(claim.more, 0);
+}
+ISOLATED(more_than_one)
+
+// ---------------------------------------------------------------------------
+// Row S5: tiers.
+
+static bool draining(uint32_t number) {
+  return (hak_registry.superslabs[number].free_mask & HAK_SUPERSLAB_DRAINING) != 0;
+}
+// Number of a new SuperSlab of which all slabs are in use.
+static uint32_t full_one(void) {
+  hak_claim_t claim;
+  CHECK(hak_pool_map(1, 31, &claim));
+  return number_of(claim.slab);
+}
+static void release(uint32_t number, unsigned from, unsigned to) {
+  for (unsigned i = from; i < to; i++) hak_pool_release(hak_slab_at((number << HAK_SLABS_SHIFT) + i), 1);
+}
+
+static void the_fullest_first(void) {
+  hak_process_init();
+  hak_option(TIERS) = 1;
+  uint32_t sparse = full_one(), dense = full_one(), middle = full_one(), empty = full_one();
+  release(sparse, 0, 20);
+  release(dense, 0, 2);
+  release(middle, 0, 7);
+  release(empty, 0, 32);
+  const uint32_t order[] = {dense, middle, sparse, empty};
+  const unsigned room[] = {2, 7, 20, 32};
+  for (unsigned k = 0; k < 4; k++)
+    for (unsigned i = 0; i < room[k]; i++) CHECK_EQUAL(number_of(acquire(1)), order[k]);
+}
+ISOLATED(the_fullest_first)
+
+static void sparse_ones_drain(void) {
+  hak_process_init();
+  hak_option(TIERS) = 1;
+  hak_option(LRU_CAP) = 8;
+  uint32_t a = full_one(), b = full_one(), hot = full_one();
+  release(hot, 0, 10);
+  release(a, 0, 23);
+  CHECK(!draining(a) && hak_pool_counts.draining == 0);
+  release(a, 23, 24); // a quarter is left
+  CHECK(draining(a));
+  CHECK_EQUAL(hak_pool_counts.draining, 1);
+  release(b, 0, 29);
+  CHECK(draining(b) && hak_pool_counts.draining == 2);
+  // Nothing new while a HOT one has room, then the fullest of them first.
+  for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(number_of(acquire(1)), hot);
+  hak_source_t source;
+  CHECK_EQUAL(number_of(hak_pool_acquire(1, &source)), a);
+  CHECK_EQUAL(source, HAK_FROM_DRAINING);
+  CHECK(!draining(a) && hak_pool_counts.hot == 1);
+  // HOT until it has been well used again.
+  release(a, 0, 1);
+  release(a, 24, 30);
+  CHECK(!draining(a));
+  CHECK_EQUAL(number_of(hak_pool_acquire(2, &source)), a);
+  CHECK_EQUAL(source, HAK_FROM_POOL);
+  // Empty: FREE, and the next life starts HOT.
+  release(b, 29, 32);
+  CHECK(!draining(b));
+  CHECK_EQUAL(hak_pool_counts.drained, 1);
+  CHECK_EQUAL(free_mask(b), UINT32_MAX);
+  hak_pool_trim(0);
+  CHECK_EQUAL(hak_pool_counts.evict, 1);
+}
+ISOLATED(sparse_ones_drain)
+
+static void without_tiers_the_first(void) {
+  hak_process_init();
+  hak_option(TIERS) = 0;
+  uint32_t a = full_one(), b = full_one();
+  release(a, 0, 30);
+  release(b, 0, 2);
+  CHECK(!draining(a) && hak_pool_counts.draining == 0);
+  for (unsigned i = 0; i < 30; i++) CHECK_EQUAL(number_of(acquire(1)), a);
+  CHECK_EQUAL(number_of(acquire(1)), b);
+}
+ISOLATED(without_tiers_the_first)
+
 // ---------------------------------------------------------------------------
 // Row S4: full SuperSlabs cost nothing.
 
@@ -222,7 +325,7 @@ static void full_ones_are_not_searched(void) {
   hak_pool_release(high[FULL / 2], 16);
   // (A run of n is looked for where 2^k >= n neighbours are free.)
   CHECK_EQUAL(number_of(acquire(8)), FULL / 2 + 1);
-  CHECK_EQUAL(number_of(acquire(4)), FULL / 2 + 1);
+  CHECK_EQUAL(number_of(acquire(4)), hak_option(TIERS) ? FULL : FULL / 2 + 1); // the fuller one
   CHECK_EQUAL(number_of(acquire(3)), FULL / 2 + 1);
   CHECK_EQUAL(committed(), before);
 }
@@ -249,6 +352,19 @@ ISOLATED(rebuild)
 #define THREADS 6
 static _Atomic unsigned acquired;
 
+// One slab; those that come with it are given back.
+static hak_slab_t *acquire_more(uint8_t me) {
+  hak_claim_t claim;
+  if (!hak_pool_find(1, 3, &claim)) CHECK(hak_pool_map(1, 3, &claim));
+  for (; claim.more; claim.more &= claim.more - 1) {
+    hak_slab_t *slab = claim.slab + hak_low_bit(claim.more);
+    mark(slab, 1, 0, me);
+    mark(slab, 1, me, 0);
+    hak_pool_release(slab, 1);
+  }
+  return claim.slab;
+}
+
 static void *claim_and_release(void *argument) {
   uint8_t me = (uint8_t)(uintptr_t)argument;
   uint64_t seed = me * 77u;
@@ -265,7 +381,8 @@ static void *claim_and_release(void *argument) {
       live[k].slab = NULL;
     } else {
       unsigned n = chance_below(&seed, 4) ? 1 : 1 + (unsigned)chance_below(&seed, 16);
-      live[k].slab = acquire(live[k].n = n);
+      live[k].slab = n == 1 ? acquire_more(me) : acquire(n);
+      live[k].n = n;
       mark(live[k].slab, n, 0, me);
       // The memory is there and nobody else's.
       char *last = hak_slab_start(live[k].slab) + n * HAK_SLAB_SIZE - 1;
@@ -310,6 +427,10 @@ int main(void) {
     ISOLATED_TEST(a_swinging_load_is_learnt),
     ISOLATED_TEST(empties_are_last),
     ISOLATED_TEST(zeroed_is_true),
+    ISOLATED_TEST(more_than_one),
+    ISOLATED_TEST(the_fullest_first),
+    ISOLATED_TEST(sparse_ones_drain),
+    ISOLATED_TEST(without_tiers_the_first),
     ISOLATED_TEST(full_ones_are_not_searched),
     ISOLATED_TEST(rebuild),
     ISOLATED_TEST(no_slab_is_claimed_twice),

@@ -1,0 +1,91 @@
+// bench_fragment: what memory remains after a peak, while the program works on.
+//
+//   bench_fragment [MIB] [GROUP] [KEEP] [ROUNDS] [SEED]
+//
+// Builds MIB of blocks of 16 to 2047 bytes in groups of GROUP neighbours, frees all
+// but KEEP percent of the groups, chosen at random, and then goes on: in each round
+// it replaces a quarter of the groups it has by new ones. Resident memory, from
+// /proc/self/statm, is printed after each step beside what the program holds. With
+// GROUP 1 no slab comes free as a whole; with large groups most do.
+
+#include "common.h"
+
+#include <unistd.h>
+
+enum { LARGEST = 2048 };
+
+typedef struct {
+  void **blocks;
+  size_t bytes;
+} group_t;
+
+static uint64_t group_size;
+static bench_rng_t rng;
+static size_t live;
+
+static void build(group_t *group) {
+  group->bytes = 0;
+  for (uint64_t i = 0; i < group_size; i++) {
+    size_t size = 16 + bench_low(bench_next(&rng), LARGEST - 16);
+    group->blocks[i] = malloc(size);
+    if (!group->blocks[i]) bench_die("malloc");
+    memset(group->blocks[i], 1, size);
+    group->bytes += size;
+  }
+  live += group->bytes;
+}
+
+static void drop(group_t *group) {
+  for (uint64_t i = 0; i < group_size; i++) free(group->blocks[i]);
+  live -= group->bytes;
+  group->bytes = 0;
+}
+
+static void report(const char *step) {
+  unsigned long long total, resident = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (!f || fscanf(f, "%llu %llu", &total, &resident) != 2) bench_die("/proc/self/statm");
+  fclose(f);
+  printf("%-12s live %8.1f MiB  resident %8.1f MiB\n", step, (double)live / 1048576,
+         (double)resident * (double)sysconf(_SC_PAGESIZE) / 1048576);
+}
+
+int main(int argc, char **argv) {
+  uint64_t arg[5] = {200, 2000, 10, 20, 42};
+  for (int i = 1; i < argc && i <= 5; i++) arg[i - 1] = strtoull(argv[i], NULL, 10);
+  group_size = arg[1] ? arg[1] : 1;
+  rng = bench_rng(arg[4], 0);
+  uint64_t count = arg[0] * 1048576 / (LARGEST / 2 + 8) / group_size;
+  group_t *groups = mmap(NULL, count * sizeof *groups, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void **table = mmap(NULL, count * group_size * sizeof *table, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (groups == MAP_FAILED || table == MAP_FAILED) bench_die("mmap");
+  for (uint64_t i = 0; i < count; i++) {
+    groups[i].blocks = table + i * group_size;
+    build(&groups[i]);
+  }
+  report("peak");
+  uint64_t kept = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    if (bench_high(bench_next(&rng), 100) >= arg[2]) {
+      drop(&groups[i]);
+    } else {
+      group_t group = groups[kept];
+      groups[kept++] = groups[i];
+      groups[i] = group;
+    }
+  }
+  report("freed");
+  for (uint64_t round = 1; round <= arg[3]; round++) {
+    for (uint64_t i = 0; i < kept / 4; i++) {
+      group_t *group = &groups[bench_high(bench_next(&rng), kept)];
+      drop(group);
+      build(group);
+    }
+    char step[24];
+    snprintf(step, sizeof step, "round %u", (unsigned)round);
+    if (round == 1 || round % 5 == 0) report(step);
+  }
+  return 0;
+}

@@ -1,0 +1,187 @@
+#include "thread/warm.h"
+
+#include "core/options.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+
+// The budget of a class follows the hit rate over WINDOW refills that needed
+// another slab: below 80 % it grows, above 95 % it shrinks.
+#define WINDOW 16
+#define GROW_BELOW_PERCENT 80
+#define SHRINK_ABOVE_PERCENT 95
+
+// How many emptied slabs stay is learnt: a miss after one was given back is a
+// regret and lets one more stay; so many given back without a miss between mean
+// that the class gets smaller, and fewer stay.
+#define RELEASED_IN_A_ROW 4
+
+// PARTIAL slabs looked at for one whose SuperSlab does not drain.
+#define LOOK_AT 4
+
+// Slabs of a class for each unused one it may have (docs/decisions/0010-warm-pool.md).
+#define SLABS_PER_SPARE 3
+// All unused slabs of all heaps may be this part of what is mapped before a new
+// SuperSlab is: beyond it they go back first.
+#define MAPPED_PER_SPARE 8
+
+// A tiny class always keeps one, and an L2 class at first none, as a run holds few
+// blocks and much memory.
+static uint8_t at_least(unsigned c) { return c < HAK_TINY_CLASSES && hak_option(WARM_POOL) != 0; }
+
+void hak_warm_init(hak_heap_t *heap) {
+  for (unsigned c = 0; c < HAK_CLASSES; c++)
+    heap->warm[c] = (hak_warm_t){.budget = (uint8_t)hak_option(WARM_PREFILL), .keep = at_least(c)};
+}
+
+static void put(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
+  hak_slab_leave_active(slab, HAK_PLACE_SPARE, 0);
+  slab->next = heap->spare[c];
+  heap->spare[c] = hak_slab_index(slab);
+  heap->warm[c].spares++;
+  heap->spares++;
+}
+
+// Takes the slab that *link (a head or another's next) names out of its list.
+static hak_slab_t *take(hak_heap_t *heap, uint32_t *link, unsigned c) {
+  hak_slab_t *slab = hak_slab_at(*link);
+  *link = slab->next;
+  heap->warm[c].spares--;
+  heap->spares--;
+  return slab;
+}
+
+// ---------------------------------------------------------------------------
+// Refill.
+
+// A slab whose SuperSlab drains should get empty: the others come first.
+static hak_slab_t *pick_partial(hak_heap_t *heap, unsigned c) {
+  uint32_t index = heap->partial[c];
+  for (unsigned i = 0; i < LOOK_AT && index != 0; i++, index = hak_slab_at(index)->next)
+    if (!hak_pool_draining(hak_slab_at(index))) return hak_slab_at(index);
+  return heap->partial[c] ? hak_slab_at(heap->partial[c]) : NULL;
+}
+
+void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
+  hak_warm_t *warm = &heap->warm[size_class];
+  hak_class_stats_t *stats = &heap->classes[size_class];
+  hak_fetch_add_relaxed(hit ? &stats->hits : &stats->misses, 1);
+  if (!hit) {
+    if (warm->released && warm->keep < hak_option(WARM_POOL)) warm->keep++;
+    warm->released = 0;
+  }
+  *(hit ? &warm->hits : &warm->misses) += 1;
+  if (warm->hits + warm->misses < WINDOW) return;
+  unsigned percent = warm->hits * 100u / WINDOW;
+  if (percent > SHRINK_ABOVE_PERCENT && warm->budget > 0)
+    warm->budget--;
+  else if (percent < GROW_BELOW_PERCENT && warm->budget < hak_option(WARM_POOL) &&
+           hak_option(WARM_PREFILL) != 0)
+    warm->budget++;
+  warm->hits = warm->misses = 0;
+}
+
+hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class) {
+  hak_slab_t *slab;
+  while ((slab = pick_partial(heap, size_class)) != NULL) {
+    hak_heap_remove_partial(heap, slab);
+    if (HAK_LIKELY(hak_slab_usable(slab))) break;
+    hak_heap_mark_full(heap, slab); // an L2 run whose blocks went through the ring
+  }
+  if (!slab && heap->spare[size_class])
+    slab = take(heap, &heap->spare[size_class], size_class);
+  if (slab) hak_heap_activate(heap, slab);
+  return slab;
+}
+
+// Unused slabs a trip may leave the class with. They are to save a large class trips
+// and cost a small one no memory, so they are a share of its slabs as well.
+static unsigned prefill_limit(const hak_warm_t *warm) {
+  unsigned n = warm->budget, share = warm->slabs / SLABS_PER_SPARE;
+  if (n > hak_option(WARM_POOL)) n = (unsigned)hak_option(WARM_POOL);
+  return n < share ? n : share;
+}
+
+unsigned hak_warm_wants(hak_heap_t *heap, unsigned size_class) {
+  const hak_warm_t *warm = &heap->warm[size_class];
+  if (hak_classes[size_class].run != 1) return 0;
+  return prefill_limit(warm) > warm->spares ? prefill_limit(warm) - warm->spares : 0;
+}
+
+void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class) {
+  hak_slab_init(slab, heap, size_class);
+  heap->warm[size_class].slabs++;
+  put(heap, slab, size_class);
+  hak_fetch_add_relaxed(&heap->classes[size_class].prefilled, 1);
+  hak_heap_count_stat(heap, HAK_STAT_warm_prefill, 1);
+}
+
+// ---------------------------------------------------------------------------
+// Keep and drop.
+
+static unsigned keep_limit(const hak_warm_t *warm, unsigned c) {
+  unsigned share = warm->slabs / SLABS_PER_SPARE;
+  if (share < at_least(c)) share = at_least(c);
+  return warm->keep < share ? warm->keep : share;
+}
+
+// A class that keeps one does so only when no other slab of it could serve. Not with
+// an orphan: nobody is there to use it.
+static bool wanted(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
+  unsigned keep = keep_limit(&heap->warm[c], c);
+  return heap->warm[c].spares < keep && (keep > 1 || heap->partial[c] == 0) &&
+         !hak_pool_draining(slab) && hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED;
+}
+
+void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab) {
+  unsigned c = hak_slab_class(slab);
+  hak_warm_t *warm = &heap->warm[c];
+  if (wanted(heap, slab, c)) {
+    put(heap, slab, c);
+    hak_heap_count_stat(heap, HAK_STAT_warm_keep, 1);
+    return;
+  }
+  hak_heap_release(heap, slab);
+  unsigned most = keep_limit(warm, c);
+  if (warm->released < RELEASED_IN_A_ROW) {
+    warm->released++;
+    if (most < prefill_limit(warm)) most = prefill_limit(warm);
+  } else if (warm->keep > at_least(c)) {
+    warm->keep--;
+  }
+  if (warm->spares <= most) return;
+  hak_heap_release(heap, take(heap, &heap->spare[c], c));
+  hak_heap_count_stat(heap, HAK_STAT_warm_drop, 1);
+}
+
+static bool drop(hak_heap_t *heap, bool only_draining) {
+  uint32_t before = heap->spares;
+  for (unsigned c = 0; heap->spares != 0 && c < HAK_CLASSES; c++) {
+    uint32_t *link = &heap->spare[c];
+    while (*link) {
+      if (only_draining && !hak_pool_draining(hak_slab_at(*link)))
+        link = &hak_slab_at(*link)->next;
+      else
+        hak_heap_release(heap, take(heap, link, c));
+    }
+  }
+  hak_heap_count_stat(heap, HAK_STAT_warm_drop, before - heap->spares);
+  return before != heap->spares;
+}
+
+bool hak_warm_drop(hak_heap_t *heap) { return drop(heap, false); }
+
+bool hak_warm_drop_many(hak_heap_t *heap) {
+  uint64_t mapped = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SLAB_SHIFT;
+  // Taken as if the other heaps had as many.
+  if ((uint64_t)heap->spares * hak_heap_count() * MAPPED_PER_SPARE <= mapped) return false;
+  return drop(heap, false);
+}
+
+bool hak_warm_drop_draining(hak_heap_t *heap) {
+  // Relaxed: one that began this moment is seen at the next look.
+  uint32_t drainings = (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
+  if (heap->drainings == drainings) return false;
+  heap->drainings = drainings;
+  return drop(heap, true);
+}

@@ -1,0 +1,37 @@
+// warm.h: the warm pool (rows S2, S3): per heap and class, the slabs that serve
+// the next refill without a search. First the PARTIAL ones (heap.h), then the
+// SPARE ones: no block in use, kept when they got empty or brought along by a trip
+// to the shared pool. HAKMEM_WARM_POOL bounds the SPARE slabs of a class.
+//
+// A SPARE slab has nothing on its way to it (remote is 0), so its owner can give
+// it back at any moment: when memory is short, when its SuperSlab drains, at the
+// thread's end, by trim. All functions are for the owner of the heap.
+// Tests: test/unit/test_warm.c.
+
+#ifndef HAK_THREAD_WARM_H
+#define HAK_THREAD_WARM_H
+
+#include "base/types.h"
+
+void hak_warm_init(hak_heap_t *heap);
+
+// Puts a slab of the warm pool in front; NULL: it has none.
+hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class);
+// A refill needed another slab, and the warm pool had one or not.
+void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit);
+
+// Unused slabs worth bringing along by the trip that a miss makes now.
+unsigned hak_warm_wants(hak_heap_t *heap, unsigned size_class);
+// Puts a freshly acquired slab of the class behind the others.
+void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class);
+
+// Keeps an empty slab that is in no list, or gives it back if the class has enough.
+void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab);
+
+// Gives SPARE slabs back: all of them / all if they are much of what is mapped /
+// those of DRAINING SuperSlabs. True if any.
+bool hak_warm_drop(hak_heap_t *heap);
+bool hak_warm_drop_many(hak_heap_t *heap);
+bool hak_warm_drop_draining(hak_heap_t *heap);
+
+#endif

@@ -1,0 +1,186 @@
+// warm.h: what a heap keeps ready per class, and that it keeps no more.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "os/os.h"
+#include "hakmem/hakmem.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+#include "thread/warm.h"
+
+// Blocks of 1 KiB: 64 to a slab.
+enum { CLASS = HAK_TINY_CLASSES - 1, PER_SLAB = 64, SLABS = 400 };
+static void *blocks[SLABS * PER_SLAB];
+
+static void options(uint64_t pool, uint64_t prefill) {
+  hak_free(hak_malloc(5000)); // the heap
+  hak_option(WARM_POOL) = pool;
+  hak_option(WARM_PREFILL) = prefill;
+  hak_warm_init(hak_tls_heap);
+}
+static hak_class_stats_t *figures(void) { return &hak_tls_heap->classes[CLASS]; }
+static hak_warm_t *warm(void) { return &hak_tls_heap->warm[CLASS]; }
+static void fill_slabs(unsigned from, unsigned to) {
+  for (unsigned i = from * PER_SLAB; i < to * PER_SLAB; i++) CHECK((blocks[i] = hak_malloc(1024)) != NULL);
+}
+static void free_slabs(unsigned from, unsigned to) {
+  for (unsigned i = from * PER_SLAB; i < to * PER_SLAB; i++) hak_free(blocks[i]);
+}
+static unsigned slabs_in_use(void) {
+  unsigned n = 0;
+  for (uint32_t i = 32; i < hak_superslab_count() << HAK_SLABS_SHIFT; i++) {
+    hak_kind_t kind = hak_slab_kind(hak_slab_at(i));
+    n += kind == HAK_KIND_TINY || kind == HAK_KIND_L2;
+  }
+  return n;
+}
+
+// Row S3: at most half as many trips as without prefill, and nothing lost.
+static void one_trip_brings_several(void) {
+  options(4, 3);
+  fill_slabs(0, SLABS);
+  hak_heap_check(hak_tls_heap);
+  CHECK_EQUAL(figures()->hits + figures()->misses, SLABS);
+  CHECK(figures()->misses <= SLABS / 2);
+  CHECK_EQUAL(figures()->hits, figures()->prefilled - warm()->spares);
+  CHECK_EQUAL(warm()->slabs, SLABS + warm()->spares);
+  CHECK(warm()->spares <= 4);
+  printf("trips for %u slabs: %llu\n", SLABS, (unsigned long long)figures()->misses);
+}
+ISOLATED(one_trip_brings_several)
+
+static void off_is_off(void) {
+  options(0, 0);
+  fill_slabs(0, 100);
+  CHECK_EQUAL(figures()->misses, 100);
+  free_slabs(0, 100);
+  CHECK_EQUAL(figures()->prefilled, 0);
+  CHECK_EQUAL(hak_tls_heap->spares, 0);
+  CHECK(warm()->slabs <= 1); // the one in front
+}
+ISOLATED(off_is_off)
+
+// A class that needs one slab or two gets no more.
+static void small_classes_do_not_hoard(void) {
+  options(16, 15);
+  for (unsigned c = 0; c < HAK_CLASSES; c++)
+    for (unsigned i = 0; i < 2u * hak_classes[c].capacity; i++) CHECK(hak_malloc(hak_class_size(c)) != NULL);
+  CHECK_EQUAL(hak_tls_heap->spares, 0);
+  CHECK_EQUAL(slabs_in_use() > 0, true);
+  for (unsigned c = 0; c < HAK_CLASSES; c++) CHECK_EQUAL(hak_tls_heap->classes[c].prefilled, 0);
+}
+ISOLATED(small_classes_do_not_hoard)
+
+// Emptied slabs stay up to the bound, and fewer when the class gets smaller.
+static void empties_are_kept(void) {
+  options(4, 3);
+  hak_option(TIERS) = 0; // what drains is not kept
+  fill_slabs(0, 100);
+  for (unsigned i = 0; i < 100; i++) {
+    free_slabs(i, i + 1);
+    CHECK(warm()->spares <= 4);
+    CHECK(i == 0 || i > 50 || warm()->spares >= 1);
+    hak_heap_check(hak_tls_heap);
+  }
+  CHECK(warm()->spares <= 1);
+  uint64_t misses = figures()->misses;
+  for (unsigned i = 0; i < 50; i++) fill_slabs(0, 2), free_slabs(0, 2); // to and fro
+  CHECK(figures()->misses - misses <= 1);
+  hak_heap_release_idle(hak_tls_heap);
+  CHECK_EQUAL(hak_tls_heap->spares, 0);
+  CHECK_EQUAL(slabs_in_use(), 0);
+}
+ISOLATED(empties_are_kept)
+
+// The budget follows the hit rate.
+static void budgets_adapt(void) {
+  options(4, 3);
+  for (unsigned i = 0; i < 64; i++) hak_warm_count(hak_tls_heap, CLASS, true);
+  CHECK_EQUAL(warm()->budget, 0);
+  for (unsigned i = 0; i < 200; i++) hak_warm_count(hak_tls_heap, CLASS, i % 4 != 0); // 75 %
+  CHECK_EQUAL(warm()->budget, 4);                                                     // and no more
+  for (unsigned i = 0; i < 160; i++) hak_warm_count(hak_tls_heap, CLASS, i % 8 != 0); // 87 %
+  CHECK_EQUAL(warm()->budget, 4);
+  hak_option(WARM_PREFILL) = 0;
+  hak_warm_init(hak_tls_heap);
+  for (unsigned i = 0; i < 64; i++) hak_warm_count(hak_tls_heap, CLASS, false);
+  CHECK_EQUAL(warm()->budget, 0);
+}
+ISOLATED(budgets_adapt)
+
+// Row S5: slabs of a SuperSlab that drains leave the pool.
+static void draining_ones_go(void) {
+  options(16, 15);
+  hak_option(TIERS) = 1;
+  fill_slabs(0, 320);
+  uint64_t seed = 9;
+  for (unsigned i = 0; i < 2000; i++) {
+    unsigned slab = (unsigned)chance_below(&seed, 320);
+    if (!blocks[slab * PER_SLAB]) continue;
+    free_slabs(slab, slab + 1);
+    blocks[slab * PER_SLAB] = NULL;
+    // An event looks before it keeps: the newest drain may be its own.
+    uint64_t drainings = hak_pool_counts.draining;
+    hak_warm_drop_draining(hak_tls_heap);
+    for (uint32_t k = hak_tls_heap->spare[CLASS]; k && drainings == hak_pool_counts.draining;
+         k = hak_slab_at(k)->next)
+      CHECK(!hak_pool_draining(hak_slab_at(k)));
+  }
+  CHECK(hak_pool_counts.draining > 0 && hak_pool_counts.drained > 0);
+}
+ISOLATED(draining_ones_go)
+
+// What is kept serves other classes before a request fails.
+static void given_back_when_memory_is_short(void) {
+  options(16, 15);
+  hak_option(TIERS) = 0;
+  fill_slabs(0, SLABS);
+  CHECK(hak_tls_heap->spares > 0);
+  unsigned others = 0;
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+  while (hak_malloc(2048) != NULL) others++;
+  hak_os_fault(0, 0, false);
+  CHECK(others >= 32);
+  CHECK_EQUAL(hak_tls_heap->spares, 0);
+  // All there is is in use.
+  CHECK_EQUAL(slabs_in_use() * HAK_SLAB_SIZE, hak_mapped.superslab_bytes);
+}
+ISOLATED(given_back_when_memory_is_short)
+
+static void *leave_spares(void *argument) {
+  (void)argument;
+  fill_slabs(0, 100);
+  CHECK(hak_tls_heap->spares > 0);
+  free_slabs(1, 100); // a block or more of slab 0 stay
+  return NULL;
+}
+static void orphans_keep_none(void) {
+  options(16, 15);
+  unit_in_thread(leave_spares, NULL);
+  hak_heap_t *orphan = hak_heap_by_id(2);
+  CHECK_EQUAL(orphan->state, HAK_HEAP_ORPHAN);
+  CHECK_EQUAL(orphan->spares, 0);
+  for (unsigned c = 0; c < HAK_CLASSES; c++) CHECK_EQUAL(orphan->spare[c], 0);
+  CHECK_EQUAL(orphan->warm[CLASS].slabs, 1);
+  free_slabs(0, 1);
+  hak_trim(0);
+  CHECK_EQUAL(orphan->warm[CLASS].slabs, 0);
+  CHECK_EQUAL(slabs_in_use(), 0);
+}
+ISOLATED(orphans_keep_none)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(one_trip_brings_several),
+    ISOLATED_TEST(off_is_off),
+    ISOLATED_TEST(small_classes_do_not_hoard),
+    ISOLATED_TEST(empties_are_kept),
+    ISOLATED_TEST(budgets_adapt),
+    ISOLATED_TEST(draining_ones_go),
+    ISOLATED_TEST(given_back_when_memory_is_short),
+    ISOLATED_TEST(orphans_keep_none),
+  };
+  return RUN(tests);
+}
