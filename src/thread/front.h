@@ -20,6 +20,9 @@ HAK_NOINLINE void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *
 // function is what the program called, for messages.
 HAK_NOINLINE void hak_front_free_slow(void *p, const char *function);
 HAK_NOINLINE void hak_front_slab_event(hak_slab_t *slab);
+// Fills empty fronts of the commonest classes of a heap that was just attached, with
+// HAKMEM_PREWARM blocks each (row F3).
+HAK_COLD void hak_front_prewarm(hak_heap_t *heap);
 
 // A live block as found from its pointer.
 typedef struct {
