@@ -64,6 +64,7 @@ uint64_t hak_os_clock_ms(void);
 
 _Noreturn void hak_os_abort(void);
 void hak_os_yield(void);
+void hak_os_sleep_ms(unsigned ms);
 
 #if HAK_TESTING
 // Fault injection, test builds only: after the next `skip` calls of the kinds

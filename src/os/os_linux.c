@@ -236,6 +236,12 @@ void hak_os_yield(void) {
   sched_yield();
 }
 
+void hak_os_sleep_ms(unsigned ms) {
+  KEEP_ERRNO;
+  struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+  nanosleep(&t, NULL);
+}
+
 _Noreturn void hak_os_abort(void) {
   // abort() may flush or lock; the default action of SIGABRT is what is wanted.
   // A handler the program installed still runs.

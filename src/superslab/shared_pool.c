@@ -32,6 +32,7 @@ static line_t summary[GROUPS / 64];
 
 hak_pool_counts_t hak_pool_counts;
 
+static _Atomic uint32_t empty_low;   // least empty_count since hak_pool_trim_idle
 static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level EMPTY
 
 // How many empty SuperSlabs are kept is learnt: a SuperSlab that is committed
@@ -191,7 +192,9 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     claim->source = HAK_FROM_POOL;
     if ((uint32_t)word == ALL_FREE) {
       claim->source = HAK_FROM_REUSE;
-      hak_fetch_sub_relaxed(&empty_count, 1);
+      // Relaxed and racy: a hint for the helper thread, off by one at worst.
+      uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
+      if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low)) hak_store_relaxed(&empty_low, left);
     } else if (word & HAK_SUPERSLAB_DRAINING) {
       claim->source = HAK_FROM_DRAINING;
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
@@ -301,6 +304,13 @@ unsigned hak_pool_trim(unsigned keep) {
                             (number = find(EMPTY, ANY, number)) != 0;
        number++)
     count += evict(number);
+  return count;
+}
+
+unsigned hak_pool_trim_idle(void) {
+  int32_t idle = (int32_t)hak_load_relaxed(&empty_low), now = (int32_t)hak_load_relaxed(&empty_count);
+  unsigned count = idle > 0 ? hak_pool_trim(now > idle ? (unsigned)(now - idle) : 0) : 0;
+  hak_store_relaxed(&empty_low, hak_load_relaxed(&empty_count));
   return count;
 }
 

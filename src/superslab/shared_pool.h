@@ -51,6 +51,9 @@ HAK_INTERNAL extern hak_pool_counts_t hak_pool_counts;
 // Give empty SuperSlabs beyond keep back to the system; number of them.
 unsigned hak_pool_trim(unsigned keep);
 
+// Give back as many empty SuperSlabs as nobody needed since the last such call.
+unsigned hak_pool_trim_idle(void);
+
 // SuperSlabs without memory, by number (superslab.c). take gives 0 if there is none.
 void hak_pool_add_cold(uint32_t number);
 uint32_t hak_pool_take_cold(void);

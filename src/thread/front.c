@@ -11,6 +11,7 @@
 #include "thread/warm.h"
 
 #define FLUSH_TICKS 64 // refills between two flushes of the remote map
+#define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0012-prewarm.md
 #define BATCH_MAX 128  // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
 
 // ---------------------------------------------------------------------------
@@ -112,6 +113,18 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   }
   hak_owner_add(&heap->classes[c].blocks, got);
   return slab;
+}
+
+void hak_front_prewarm(hak_heap_t *heap) {
+  for (unsigned c = 0; c < PREWARM_CLASSES; c++) {
+    if (hak_heap_front(heap, c) != &hak_slab_none) continue;
+    hak_slab_t *slab = next_slab(heap, c);
+    hak_owner_inc(&heap->classes[c].refills);
+    if (!slab) return;
+    uint32_t got = slab->capacity - (uint32_t)hak_slab_live(slab);
+    if (!slab->free) got = hak_slab_carve(slab, (uint32_t)hak_option(PREWARM));
+    hak_owner_add(&heap->classes[c].blocks, got);
+  }
 }
 
 // ---------------------------------------------------------------------------

@@ -27,6 +27,9 @@ HAK_NOINLINE void hak_front_slab_event(hak_slab_t *slab);
 // is not the calling thread's: with fewer steps for what is common.
 HAK_NOINLINE void hak_front_free_outside(void *p, const char *function);
 HAK_NOINLINE void hak_front_free_other(hak_slab_t *slab, void *p, const char *function);
+// Fills empty fronts of the commonest classes of a heap that was just attached, with
+// HAKMEM_PREWARM blocks each (row F3).
+HAK_COLD void hak_front_prewarm(hak_heap_t *heap);
 
 // A live block as found from its pointer.
 typedef struct {

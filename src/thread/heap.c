@@ -6,6 +6,7 @@
 #include "os/os.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
+#include "thread/front.h"
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
@@ -387,6 +388,7 @@ hak_heap_t *hak_heap_enter(void) {
   if (!tls_ending) {
     hak_tls_heap = heap;
     hak_heap_arm();
+    if (hak_option(PREWARM)) hak_front_prewarm(heap);
   }
   return heap;
 }

@@ -28,6 +28,7 @@ void hak_process_init_slow(void) {
 static void after_fork_in_child(void) {
   hak_heap_after_fork();
   hak_pool_rebuild();
+  hak_background_start(); // threads do not survive fork
 }
 
 // The constructor runs after the first malloc as a rule. What may allocate
@@ -36,4 +37,5 @@ __attribute__((constructor(101))) static void start(void) {
   hak_process_init();
   pthread_atfork(NULL, NULL, after_fork_in_child);
   hak_options_report();
+  hak_background_start();
 }

@@ -8,6 +8,10 @@
 HAK_INTERNAL extern _Atomic uint32_t hak_process_state; // 2: initialised
 void hak_process_init_slow(void);
 
+// HAKMEM_BACKGROUND: the helper thread. Not from inside an allocation: starting a
+// thread allocates.
+void hak_background_start(void);
+
 // Options, OS, registry: before the first block. Safe at any time, from any
 // thread, as early as the dynamic linker's own first malloc.
 HAK_INLINE void hak_process_init(void) {

@@ -9,6 +9,7 @@
 #include "pool/huge.h"
 #include "superslab/size_class.h"
 #include "thread/front.h"
+#include "thread/heap.h"
 
 enum { TINY, L2, L25, HUGE_, TIERS };
 typedef struct {
@@ -231,12 +232,49 @@ static void stages_add_up(void) {
                               HAK_STAT_refill_map,   HAK_STAT_refill_failed};
   for (unsigned i = 0; i < COUNT(stage); i++) stages += r.stats[stage[i]];
   CHECK_EQUAL(stages, refills);
+  // Those that needed another slab: the warm pool had one, or one of the other stages.
+  uint64_t hits = 0, misses = 0, prefilled = 0;
+  for (unsigned c = 0; c < HAK_CLASSES; c++)
+    hits += r.classes[c].hits, misses += r.classes[c].misses, prefilled += r.classes[c].prefilled;
+  CHECK_EQUAL(hits, r.stats[HAK_STAT_refill_warm]);
+  CHECK_EQUAL(hits + misses, refills - r.stats[HAK_STAT_refill_carve] - r.stats[HAK_STAT_refill_remote]);
+  CHECK_EQUAL(prefilled, r.stats[HAK_STAT_warm_prefill]);
+  // SuperSlabs: what became empty is there still, in use again, or evicted.
+  CHECK(r.stats[HAK_STAT_superslab_evict] <= r.stats[HAK_STAT_superslab_empty]);
+  CHECK(r.stats[HAK_STAT_tier_free] + r.stats[HAK_STAT_tier_hot] <= r.stats[HAK_STAT_tier_draining]);
   CHECK_EQUAL(r.stats[HAK_STAT_free_remote], 0);
   CHECK_EQUAL(r.stats[HAK_STAT_l25_alloc] - r.stats[HAK_STAT_l25_free], r.l25_live);
   CHECK_EQUAL(r.stats[HAK_STAT_huge_alloc] - r.stats[HAK_STAT_huge_free], hak_huge_count());
   CHECK(released > 0);
 }
 ISOLATED(stages_add_up)
+
+// HAKMEM_WARM_POOL_STATS: a row per class that needed slabs, and the sum.
+static void warm_pool_table(void) {
+  static void *blocks[6400];
+  for (unsigned i = 0; i < 6400; i++) blocks[i] = hak_malloc(1024);
+  int ends[2], out = dup(2);
+  CHECK(pipe(ends) == 0);
+  dup2(ends[1], 2);
+  hak_option(WARM_POOL_STATS) = 1;
+  hak_stats_at_exit();
+  hak_option(WARM_POOL_STATS) = 0;
+  dup2(out, 2);
+  close(ends[1]);
+  char text[4096];
+  ssize_t n = read(ends[0], text, sizeof text - 1);
+  CHECK(n > 0);
+  text[n] = 0;
+  CHECK(strstr(text, "hakmem warm pool of process ") == text);
+  hak_class_stats_t *c = &hak_heap_by_id(1)->classes[HAK_TINY_CLASSES - 1];
+  char row[200];
+  unsigned long long hits = c->hits, misses = c->misses, prefilled = c->prefilled;
+  snprintf(row, sizeof row, "\n  %8u %12llu %12llu %12llu %8llu %%\n       all", 1024, hits, misses,
+           prefilled, hits * 100 / (hits + misses));
+  CHECK(strstr(text, row) != NULL);
+  for (unsigned i = 0; i < 6400; i++) hak_free(blocks[i]);
+}
+ISOLATED(warm_pool_table)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -245,6 +283,7 @@ int main(void) {
     ISOLATED_TEST(short_and_long_structs),
     ISOLATED_TEST(right_for_a_running_thread),
     ISOLATED_TEST(stages_add_up),
+    ISOLATED_TEST(warm_pool_table),
   };
   return RUN(tests);
 }

@@ -1,4 +1,5 @@
-// warm.h: what a heap keeps ready per class, and that it keeps no more.
+// warm.h: what a heap keeps ready per class, and that it keeps no more; prewarm and the
+// helper thread.
 
 #include "unit.h"
 
@@ -8,6 +9,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/process.h"
 #include "thread/warm.h"
 
 // Blocks of 1 KiB: 64 to a slab.
@@ -171,6 +173,71 @@ static void orphans_keep_none(void) {
 }
 ISOLATED(orphans_keep_none)
 
+// ---------------------------------------------------------------------------
+// Rows F3 and S9.
+
+static uint64_t stage_sum(void) {
+  const hak_stat_t stage[] = {HAK_STAT_refill_carve, HAK_STAT_refill_remote, HAK_STAT_refill_warm,
+                              HAK_STAT_refill_adopt, HAK_STAT_refill_pool, HAK_STAT_refill_draining,
+                              HAK_STAT_refill_reuse, HAK_STAT_refill_map, HAK_STAT_refill_failed};
+  uint64_t sum = 0;
+  for (size_t i = 0; i < COUNT(stage); i++) sum += hak_tls_heap->stats[stage[i]];
+  return sum;
+}
+
+static void *fronts_are_filled(void *argument) {
+  (void)argument;
+  hak_free(hak_malloc(5000)); // not a small class: only the heap
+  uint64_t refills = 0;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    hak_slab_t *front = hak_heap_front(hak_tls_heap, c);
+    if (c < 8) CHECK(front != &hak_slab_none && front->free != NULL);
+    if (c < 8) CHECK_EQUAL(front->carved, 16);
+    if (c >= 8 && c < HAK_TINY_CLASSES) CHECK(front == &hak_slab_none);
+    refills += hak_tls_heap->classes[c].refills;
+  }
+  CHECK_EQUAL(stage_sum(), refills);
+  for (unsigned i = 0; i < 16; i++) CHECK(hak_malloc(64) != NULL);
+  CHECK_EQUAL(hak_tls_heap->classes[3].refills, 1);
+  CHECK_EQUAL(hak_tls_heap->classes[3].blocks, 16);
+  return NULL;
+}
+static void prewarm(void) {
+  hak_free(hak_malloc(5000));
+  CHECK(hak_heap_front(hak_tls_heap, 3) == &hak_slab_none);
+  hak_option(PREWARM) = 16;
+  unit_in_thread(fronts_are_filled, NULL);
+}
+ISOLATED(prewarm)
+
+// Empty SuperSlabs that nobody needed go within two seconds, in a child too.
+static void wait_until_idle_memory_is_back(void) {
+  fill_slabs(0, SLABS);
+  CHECK(hak_mapped.superslab_bytes >= 12 * 2 * MIB);
+  free_slabs(0, SLABS);
+  hak_heap_release_idle(hak_tls_heap);
+  CHECK(hak_mapped.superslab_bytes > 0);
+  for (unsigned i = 0; i < 100 && hak_mapped.superslab_bytes > 0; i++) hak_os_sleep_ms(100);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, 0);
+}
+static void background(void) {
+  options(4, 3);
+  hak_option(BACKGROUND) = 1;
+  hak_background_start();
+  wait_until_idle_memory_is_back();
+#if !defined(__SANITIZE_THREAD__) && !HAK_TSAN // TSan has no threads after such a fork
+  pid_t pid = fork();
+  if (pid == 0) {
+    wait_until_idle_memory_is_back();
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid);
+  CHECK_EQUAL(status, 0);
+#endif
+}
+ISOLATED(background)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(one_trip_brings_several),
@@ -181,6 +248,8 @@ int main(void) {
     ISOLATED_TEST(draining_ones_go),
     ISOLATED_TEST(given_back_when_memory_is_short),
     ISOLATED_TEST(orphans_keep_none),
+    ISOLATED_TEST(prewarm),
+    ISOLATED_TEST(background),
   };
   return RUN(tests);
 }
