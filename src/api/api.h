@@ -22,7 +22,7 @@
 
 // A program linked to the static library must get all of the family or none of
 // it: malloc.c refers to every part, so that one object brings in the others.
-#define HAK_API_PART(name)                          \
+#define HAK_API_PART(name) \
   HAK_INTERNAL extern const char hak_api_part_##name; \
   const char hak_api_part_##name = 0
 

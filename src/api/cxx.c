@@ -28,7 +28,9 @@ void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const vo
 void _ZdlPvm(void *p, size_t size);
 void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment);
 
-static handler_t handler_now(void) { return _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL; }
+static handler_t handler_now(void) {
+  return _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
+}
 
 // Asks the new-handler for memory until there is some; without one NULL.
 static void *retry(size_t alignment, size_t size) {
@@ -88,11 +90,9 @@ HAK_EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignmen
   return retry_nothrow(alignment, size);
 }
 
-#define HAK_DELETE(name, ...)                                \
-  void name(void *p, ##__VA_ARGS__);                         \
-  HAK_EXPORT HAK_HOT void name(void *p, ##__VA_ARGS__) {     \
-    hak_front_free(p, "operator delete");                    \
-  }
+#define HAK_DELETE(name, ...) \
+  void name(void *p, ##__VA_ARGS__); \
+  HAK_EXPORT HAK_HOT void name(void *p, ##__VA_ARGS__) { hak_front_free(p, "operator delete"); }
 typedef size_t align_t;
 typedef const void *tag_t;
 HAK_DELETE(_ZdlPv)

@@ -53,12 +53,12 @@ static info_t info(void) {
   hak_stats_collect(&r);
   size_t used = r.total.live_bytes - r.total.huge_bytes;
   return (info_t){
-    .arena = r.total.superslab_bytes,
-    .ordblks = (size_t)(r.total.superslab_bytes >> HAK_SLAB_SHIFT),
-    .hblks = r.huge_live,
-    .hblkhd = r.total.huge_bytes,
-    .uordblks = used,
-    .fordblks = r.total.superslab_bytes - used,
+      .arena = r.total.superslab_bytes,
+      .ordblks = (size_t)(r.total.superslab_bytes >> HAK_SLAB_SHIFT),
+      .hblks = r.huge_live,
+      .hblkhd = r.total.huge_bytes,
+      .uordblks = used,
+      .fordblks = r.total.superslab_bytes - used,
   };
 }
 
@@ -95,19 +95,20 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
     fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", size, size,
             idle * size, idle);
   }
-  fprintf(stream,
-          "</sizes>\n<total type=\"rest\" count=\"%llu\" size=\"%llu\"/>\n"
-          "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n"
-          "<aspace type=\"total\" size=\"%llu\"/>\n</heap>\n"
-          "<total type=\"live\" count=\"%llu\" size=\"%llu\"/>\n"
-          "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
-          "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
-          0ULL, (unsigned long long)(r.total.superslab_bytes + r.total.huge_bytes - r.total.live_bytes),
-          (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.peak_bytes,
-          (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.live_blocks,
-          (unsigned long long)r.total.live_bytes, (unsigned long long)r.huge_live,
-          (unsigned long long)r.total.huge_bytes, (unsigned long long)r.total.mapped_bytes,
-          (unsigned long long)r.total.peak_bytes);
+  fprintf(
+      stream,
+      "</sizes>\n<total type=\"rest\" count=\"%llu\" size=\"%llu\"/>\n"
+      "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n"
+      "<aspace type=\"total\" size=\"%llu\"/>\n</heap>\n"
+      "<total type=\"live\" count=\"%llu\" size=\"%llu\"/>\n"
+      "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
+      "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
+      0ULL, (unsigned long long)(r.total.superslab_bytes + r.total.huge_bytes - r.total.live_bytes),
+      (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.peak_bytes,
+      (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.live_blocks,
+      (unsigned long long)r.total.live_bytes, (unsigned long long)r.huge_live,
+      (unsigned long long)r.total.huge_bytes, (unsigned long long)r.total.mapped_bytes,
+      (unsigned long long)r.total.peak_bytes);
   return 0;
 }
 

@@ -15,8 +15,8 @@ PART(aligned);
 PART(cxx);
 PART(glibc);
 PART(stats);
-__attribute__((used)) static const char *const parts[] = {
-  &hak_api_part_aligned, &hak_api_part_cxx, &hak_api_part_glibc, &hak_api_part_stats};
+__attribute__((used)) static const char *const parts[] = {&hak_api_part_aligned, &hak_api_part_cxx,
+                                                          &hak_api_part_glibc, &hak_api_part_stats};
 
 // After the destructors of the program and of libraries that were loaded later.
 __attribute__((destructor(101))) static void at_exit(void) { hak_stats_at_exit(); }

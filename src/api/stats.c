@@ -110,10 +110,12 @@ HAK_EXPORT bool hak_stats_get(hak_stats_t *out, size_t size) {
   return true;
 }
 
-#define TOTALS(X)                                                                             \
-  X(allocs) X(tiny_allocs) X(l2_allocs) X(l25_allocs) X(huge_allocs) X(frees) X(live_blocks)  \
+// clang-format off
+#define TOTALS(X)                                                                              \
+  X(allocs) X(tiny_allocs) X(l2_allocs) X(l25_allocs) X(huge_allocs) X(frees) X(live_blocks)   \
   X(live_bytes) X(superslab_bytes) X(huge_bytes) X(metadata_bytes) X(mapped_bytes) X(peak_bytes) \
   X(heaps)
+// clang-format on
 
 static void print_json(hak_print_t *out, const hak_report_t *r) {
   hak_print(out, "{\"version\":%u,\"pid\":%u", (uint64_t)HAKMEM_VERSION, (uint64_t)hak_os_pid());
@@ -127,11 +129,12 @@ static void print_json(hak_print_t *out, const hak_report_t *r) {
   const char *comma = "";
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     if (r->classes[c].allocs == 0 && r->classes[c].slabs == 0) continue;
-    hak_print(out, "%s{\"size\":%u,\"allocs\":%u,\"frees\":%u,\"live\":%u,\"refills\":%u,"
+    hak_print(out,
+              "%s{\"size\":%u,\"allocs\":%u,\"frees\":%u,\"live\":%u,\"refills\":%u,"
               "\"refill_blocks\":%u,\"slabs\":%u}",
               comma, (uint64_t)hak_class_size(c), r->classes[c].allocs,
-              r->classes[c].allocs - r->classes[c].live, r->classes[c].live,
-              r->classes[c].refills, r->classes[c].blocks, r->classes[c].slabs);
+              r->classes[c].allocs - r->classes[c].live, r->classes[c].live, r->classes[c].refills,
+              r->classes[c].blocks, r->classes[c].slabs);
     comma = ",";
   }
   hak_print(out, "]}\n");
@@ -145,8 +148,7 @@ static void print_text(hak_print_t *out, const hak_report_t *r) {
 #undef ROW
   hak_print(out, "counters\n");
   for (unsigned i = 0; i < HAK_STATS; i++)
-    if (r->stats[i])
-      hak_print(out, "  %-16s %16u  %s\n", rows[i].name, r->stats[i], rows[i].help);
+    if (r->stats[i]) hak_print(out, "  %-16s %16u  %s\n", rows[i].name, r->stats[i], rows[i].help);
   hak_print(out, "classes\n  %8s %14s %12s %12s %10s %8s\n", "size", "allocs", "live", "refills",
             "per refill", "slabs");
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
@@ -160,19 +162,18 @@ static void print_text(hak_print_t *out, const hak_report_t *r) {
 
 // HAKMEM_WARM_POOL_STATS.
 static void print_warm_pool(hak_print_t *out, const hak_report_t *r) {
-  hak_print(out, "hakmem warm pool of process %u: refills that needed another slab\n"
-            "  %8s %12s %12s %12s %10s\n", (uint64_t)hak_os_pid(), "size", "hits", "misses",
-            "prefilled", "hit rate");
+  hak_print(out,
+            "hakmem warm pool of process %u: refills that needed another slab\n"
+            "  %8s %12s %12s %12s %10s\n",
+            (uint64_t)hak_os_pid(), "size", "hits", "misses", "prefilled", "hit rate");
   uint64_t hits = 0, misses = 0, prefilled = 0;
   for (unsigned c = 0; c <= HAK_CLASSES; c++) {
     bool sum = c == HAK_CLASSES;
     uint64_t h = sum ? hits : r->classes[c].hits, m = sum ? misses : r->classes[c].misses;
     uint64_t p = sum ? prefilled : r->classes[c].prefilled;
     if (h + m == 0) continue;
-    if (sum)
-      hak_print(out, "  %8s", "all");
-    else
-      hak_print(out, "  %8u", (uint64_t)hak_class_size(c));
+    if (sum) hak_print(out, "  %8s", "all");
+    else hak_print(out, "  %8u", (uint64_t)hak_class_size(c));
     hak_print(out, " %12u %12u %12u %8u %%\n", h, m, p, h * 100 / (h + m));
     hits += h, misses += m, prefilled += p;
   }
@@ -182,10 +183,8 @@ HAK_EXPORT void hak_stats_print(int fd, bool json) {
   hak_report_t report;
   hak_stats_collect(&report);
   hak_print_t out = {.fd = fd};
-  if (json)
-    print_json(&out, &report);
-  else
-    print_text(&out, &report);
+  if (json) print_json(&out, &report);
+  else print_text(&out, &report);
   hak_print_flush(&out);
 }
 

@@ -23,19 +23,19 @@
 #define hak_store_relaxed(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
 #define hak_store_release(p, v) atomic_store_explicit((p), (v), memory_order_release)
 #define hak_store_seq_cst(p, v) atomic_store_explicit((p), (v), memory_order_seq_cst)
-#define hak_cas_relaxed(p, expected, v)                                              \
+#define hak_cas_relaxed(p, expected, v) \
   atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed, \
                                           memory_order_relaxed)
-#define hak_cas_release(p, expected, v)                                              \
+#define hak_cas_release(p, expected, v) \
   atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_release, \
                                           memory_order_relaxed)
-#define hak_cas_acquire(p, expected, v)                                              \
+#define hak_cas_acquire(p, expected, v) \
   atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acquire, \
                                           memory_order_acquire)
-#define hak_cas_acq_rel(p, expected, v)                                              \
+#define hak_cas_acq_rel(p, expected, v) \
   atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel, \
                                           memory_order_acquire)
-#define hak_cas_seq_cst(p, expected, v)                                              \
+#define hak_cas_seq_cst(p, expected, v) \
   atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst, \
                                           memory_order_seq_cst)
 #define hak_exchange_acq_rel(p, v) atomic_exchange_explicit((p), (v), memory_order_acq_rel)
@@ -96,13 +96,13 @@ HAK_INLINE bool hak_not_below(uint64_t x, const hak_word_t *limit) {
 
 // *p != v for an owner pointer, with the load folded into the compare.
 #if HAK_OWNER_ASM
-#define hak_differs(p, v)                                                        \
-  ({                                                                             \
-    bool r_;                                                                     \
-    __asm__("cmpq %2, %1"                                                        \
-            : "=@ccne"(r_)                                                       \
+#define hak_differs(p, v) \
+  ({ \
+    bool r_; \
+    __asm__("cmpq %2, %1" \
+            : "=@ccne"(r_) \
             : "m"(*(const uint64_t *)(const void *)(p)), "r"((uint64_t)(uintptr_t)(v))); \
-    r_;                                                                          \
+    r_; \
   })
 #else
 #define hak_differs(p, v) (hak_load_relaxed(p) != (v))

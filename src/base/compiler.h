@@ -46,8 +46,8 @@
 #endif
 
 #if HAK_CHECKS >= 2
-#define HAK_ASSERT(x)                                                \
-  do {                                                               \
+#define HAK_ASSERT(x) \
+  do { \
     if (HAK_UNLIKELY(!(x))) hak_assert_failed(#x, __FILE__, __LINE__); \
   } while (0)
 _Noreturn void hak_assert_failed(const char *what, const char *file, int line);

@@ -158,12 +158,12 @@ typedef struct {
 
 // How a class has lately done with its warm pool (thread/warm.c).
 typedef struct {
-  uint32_t slabs;  // the heap has of the class
-  uint8_t spares;  // SPARE ones among them
-  uint8_t budget;  // unused slabs a trip brings along
+  uint32_t slabs;       // the heap has of the class
+  uint8_t spares;       // SPARE ones among them
+  uint8_t budget;       // unused slabs a trip brings along
   uint8_t hits, misses; // since the budget was last looked at
-  uint8_t keep;     // emptied slabs that may stay
-  uint8_t released; // that did not, since the last miss
+  uint8_t keep;         // emptied slabs that may stay
+  uint8_t released;     // that did not, since the last miss
 } hak_warm_t;
 
 typedef enum {
@@ -196,20 +196,20 @@ struct hak_heap {
   uint32_t ticks;                // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
   uint8_t growth[HAK_CLASSES]; // fresh slabs taken in a row (up to 255)
-  uint8_t run_count;                          // kept L2.5 runs, oldest first
-  uint32_t run_slabs;                         // slabs in them
+  uint8_t run_count;           // kept L2.5 runs, oldest first
+  uint32_t run_slabs;          // slabs in them
   uint32_t runs[HAK_L25_RING];
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];
   uint32_t spares;    // SPARE slabs of all classes
   uint32_t drainings; // hak_pool_counts.draining when SPARE slabs were last looked through
-  bool transient; // attached for one call only: the thread is ending
-  uint32_t id;    // number for hak_heap_by_id, from 1
+  bool transient;     // attached for one call only: the thread is ending
+  uint32_t id;        // number for hak_heap_by_id, from 1
 
   // Shared: written by other threads.
-  _Alignas(64) _Atomic uint32_t inbox; // slabs with remote frees (protocol R2)
-  _Atomic uint32_t state;              // HAK_HEAP_*
+  _Alignas(64) _Atomic uint32_t inbox;            // slabs with remote frees (protocol R2)
+  _Atomic uint32_t state;                         // HAK_HEAP_*
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
 };

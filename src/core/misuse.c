@@ -21,7 +21,8 @@ void hak_misuse_misaligned(const char *function, const void *p) {
 void hak_misuse_interior(const char *function, const void *p, const void *block,
                          size_t block_size) {
   hak_message("%s(%p): not the start of a block; it lies %u bytes inside the %u-byte block at %p",
-              function, p, (uint64_t)((uintptr_t)p - (uintptr_t)block), (uint64_t)block_size, block);
+              function, p, (uint64_t)((uintptr_t)p - (uintptr_t)block), (uint64_t)block_size,
+              block);
   finish();
 }
 

@@ -169,8 +169,7 @@ static void warn_unknown(const char *name) {
   if (best <= 4)
     hak_warning("unknown option %s%s, did you mean %s%s?", prefix, text, prefix,
                 rows[nearest].name);
-  else
-    hak_warning("unknown option %s%s (HAKMEM_OPTIONS=help lists all)", prefix, text);
+  else hak_warning("unknown option %s%s (HAKMEM_OPTIONS=help lists all)", prefix, text);
 }
 
 static void check_entry(const char *name) {
@@ -182,11 +181,10 @@ static void check_entry(const char *name) {
     if (rows[i].words)
       hak_warning("%s%s=%s is not one of %s; ignored", prefix, rows[i].name, name + 1,
                   rows[i].words);
-    else if (rows[i].kind == TEXT)
-      hak_warning("%s%s is too long; ignored", prefix, rows[i].name);
+    else if (rows[i].kind == TEXT) hak_warning("%s%s is too long; ignored", prefix, rows[i].name);
     else
-      hak_warning("%s%s=%s is not in %u..%u; ignored", prefix, rows[i].name, name + 1,
-                  rows[i].min, rows[i].max);
+      hak_warning("%s%s=%s is not in %u..%u; ignored", prefix, rows[i].name, name + 1, rows[i].min,
+                  rows[i].max);
     return;
   }
   warn_unknown(name);

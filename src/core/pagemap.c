@@ -15,10 +15,8 @@ bool hak_pagemap_prepare(const void *p) {
   hak_pagemap_entry_t *leaf = hak_os_map(size, hak_os_page_size), *none = NULL;
   if (!leaf) return false;
   // Release: pairs with the acquire in hak_pagemap_entry; the leaf is zero.
-  if (hak_cas_acq_rel(slot, &none, leaf))
-    hak_fetch_add_relaxed(&leaf_bytes, size);
-  else
-    hak_os_unmap(leaf, size); // somebody else installed one
+  if (hak_cas_acq_rel(slot, &none, leaf)) hak_fetch_add_relaxed(&leaf_bytes, size);
+  else hak_os_unmap(leaf, size); // somebody else installed one
   return true;
 }
 

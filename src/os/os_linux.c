@@ -214,10 +214,8 @@ size_t hak_os_resident(void) {
   hak_os_close(fd);
   size_t fields = 0, value = 0;
   for (long i = 0; i < n && fields < 2; i++) {
-    if (text[i] == ' ')
-      fields++, value = fields < 2 ? 0 : value;
-    else
-      value = value * 10 + (size_t)(text[i] - '0');
+    if (text[i] == ' ') fields++, value = fields < 2 ? 0 : value;
+    else value = value * 10 + (size_t)(text[i] - '0');
   }
   return fields == 2 ? value * hak_os_page_size : 0;
 }

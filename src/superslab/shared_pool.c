@@ -11,7 +11,7 @@
 // both free and used slabs is in one of them (row S5).
 #define EMPTY 5
 #define COLD 6
-#define FIRST_BAND 7 // HOT, 1..4 free slabs
+#define FIRST_BAND 7     // HOT, 1..4 free slabs
 #define DRAINING_BAND 11 // 5..8 used slabs
 #define SETS 13
 #define ANY SETS // as a band: whatever the index has at the level
@@ -115,8 +115,9 @@ static unsigned sets_of(uint64_t word) {
 // and is claimed from is HOT until it has been well used again.
 static uint64_t word_claimed(uint64_t word, uint32_t bits) {
   uint32_t mask = (uint32_t)word & ~bits;
-  bool used_well = used_slabs(mask) >= USED_WELL_SLABS ||
-                   (word & (HAK_SUPERSLAB_USED_WELL | HAK_SUPERSLAB_DRAINING)) == HAK_SUPERSLAB_USED_WELL;
+  bool used_well =
+      used_slabs(mask) >= USED_WELL_SLABS ||
+      (word & (HAK_SUPERSLAB_USED_WELL | HAK_SUPERSLAB_DRAINING)) == HAK_SUPERSLAB_USED_WELL;
   return mask | (used_well ? HAK_SUPERSLAB_USED_WELL : 0);
 }
 
@@ -140,10 +141,8 @@ static void publish(uint32_t number) {
       if (k == COLD) continue;
       bool has = (hak_load_seq_cst(&groups[number / 64].set[k]) & bit) != 0;
       if (has == ((want >> k) & 1)) continue;
-      if (has)
-        clear_bit(k, number);
-      else
-        set_bit(k, number);
+      if (has) clear_bit(k, number);
+      else set_bit(k, number);
     }
     if (hak_load_seq_cst(free_mask) == word) return;
   }
@@ -154,8 +153,8 @@ static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
   hak_slab_t *slabs = hak_slab_at(number << HAK_SLABS_SHIFT);
   // Relaxed is enough: only the owner of the slabs asks and only whoever held the
   // whole SuperSlab clears; both are ordered by the claims on free_mask.
-  uint32_t dirty = atomic_fetch_or_explicit(&hak_registry.superslabs[number].dirty, bits,
-                                            memory_order_relaxed);
+  uint32_t dirty =
+      atomic_fetch_or_explicit(&hak_registry.superslabs[number].dirty, bits, memory_order_relaxed);
   hak_slab_t *first = slabs + hak_low_bit(bits);
   if (run) first->zeroed = !(dirty & bits);
   for (uint32_t rest = run ? 0 : bits; rest; rest &= rest - 1)
@@ -194,7 +193,8 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
       claim->source = HAK_FROM_REUSE;
       // Relaxed and racy: a hint for the helper thread, off by one at worst.
       uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
-      if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low)) hak_store_relaxed(&empty_low, left);
+      if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low))
+        hak_store_relaxed(&empty_low, left);
     } else if (word & HAK_SUPERSLAB_DRAINING) {
       claim->source = HAK_FROM_DRAINING;
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
@@ -300,15 +300,15 @@ hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
 
 unsigned hak_pool_trim(unsigned keep) {
   unsigned count = 0;
-  for (uint32_t number = 1; hak_load_relaxed(&empty_count) > keep &&
-                            (number = find(EMPTY, ANY, number)) != 0;
-       number++)
+  for (uint32_t number = 1;
+       hak_load_relaxed(&empty_count) > keep && (number = find(EMPTY, ANY, number)) != 0; number++)
     count += evict(number);
   return count;
 }
 
 unsigned hak_pool_trim_idle(void) {
-  int32_t idle = (int32_t)hak_load_relaxed(&empty_low), now = (int32_t)hak_load_relaxed(&empty_count);
+  int32_t idle = (int32_t)hak_load_relaxed(&empty_low),
+          now = (int32_t)hak_load_relaxed(&empty_count);
   unsigned count = idle > 0 ? hak_pool_trim(now > idle ? (unsigned)(now - idle) : 0) : 0;
   hak_store_relaxed(&empty_low, hak_load_relaxed(&empty_count));
   return count;

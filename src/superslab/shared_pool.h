@@ -37,14 +37,15 @@ hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n);
 // Whether the slab's SuperSlab drains (row S5). Relaxed: a hint for its owner.
 HAK_INLINE bool hak_pool_draining(const hak_slab_t *slab) {
   uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
-  return (hak_load_relaxed(&hak_registry.superslabs[number].free_mask) & HAK_SUPERSLAB_DRAINING) != 0;
+  return (hak_load_relaxed(&hak_registry.superslabs[number].free_mask) & HAK_SUPERSLAB_DRAINING) !=
+         0;
 }
 
 // What became of SuperSlabs, once each time it happens to one. Relaxed: figures, and
 // for heaps the hint that another SuperSlab drains.
 typedef struct {
-  hak_word_t empty, evict;            // became empty, given back to the system
-  hak_word_t draining, drained, hot;  // began to drain, became empty by it, needed again
+  hak_word_t empty, evict;           // became empty, given back to the system
+  hak_word_t draining, drained, hot; // began to drain, became empty by it, needed again
 } hak_pool_counts_t;
 HAK_INTERNAL extern hak_pool_counts_t hak_pool_counts;
 

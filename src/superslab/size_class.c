@@ -1,22 +1,22 @@
 #include "superslab/size_class.h"
 
 const hak_class_info_t hak_classes[HAK_CLASSES] = {
-#define HAK_SIZE_CLASS(number, bytes, slabs)                                       \
-  [number] = {.size = (bytes),                                                     \
-              .capacity = (uint16_t)((slabs) * HAK_SLAB_SIZE / (bytes)),           \
-              .run = (slabs),                                                      \
-              .inverse = (((uint64_t)1 << 40) + (bytes)-1) / (bytes)},
+#define HAK_SIZE_CLASS(number, bytes, slabs) \
+  [number] = {.size = (bytes), \
+              .capacity = (uint16_t)((slabs) * HAK_SLAB_SIZE / (bytes)), \
+              .run = (slabs), \
+              .inverse = (((uint64_t)1 << 40) + (bytes) - 1) / (bytes)},
 #include "superslab/size_classes.def"
 #undef HAK_SIZE_CLASS
 };
 
-#define HAK_SIZE_CLASS(number, bytes, slabs)                                            \
-  _Static_assert((slabs) <= HAK_SLABS_PER_SUPERSLAB, "a run fits a SuperSlab");         \
-  _Static_assert((bytes) % HAK_MIN_BLOCK == 0, "blocks keep 16-byte alignment");        \
-  _Static_assert((number) < HAK_TINY_CLASSES ? (bytes) <= HAK_TINY_MAX && (slabs) == 1  \
-                                             : (bytes) > HAK_TINY_MAX &&                \
-                                                   (slabs) * HAK_SLAB_SIZE / (bytes) <= \
-                                                       HAK_L2_BLOCKS_MAX,               \
+#define HAK_SIZE_CLASS(number, bytes, slabs) \
+  _Static_assert((slabs) <= HAK_SLABS_PER_SUPERSLAB, "a run fits a SuperSlab"); \
+  _Static_assert((bytes) % HAK_MIN_BLOCK == 0, "blocks keep 16-byte alignment"); \
+  _Static_assert((number) < HAK_TINY_CLASSES \
+                     ? (bytes) <= HAK_TINY_MAX && (slabs) == 1 \
+                     : (bytes) > HAK_TINY_MAX && \
+                           (slabs) * HAK_SLAB_SIZE / (bytes) <= HAK_L2_BLOCKS_MAX, \
                  "tiny classes use one slab, L2 blocks fit the mask");
 #include "superslab/size_classes.def"
 #undef HAK_SIZE_CLASS

@@ -7,10 +7,8 @@ hak_slab_t hak_slab_none;
 void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap) {
   // Relaxed: other threads only compare (local free needs equality with their own
   // heap) or use it as an address for the inbox, where a stale one is forwarded.
-  if (hak_slab_kind(slab) == HAK_KIND_TINY)
-    hak_store_relaxed(&slab->local, heap);
-  else
-    hak_store_relaxed(&slab->holder, heap);
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) hak_store_relaxed(&slab->local, heap);
+  else hak_store_relaxed(&slab->holder, heap);
 }
 
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
@@ -55,7 +53,8 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
   // The owner may be between the two words of a place change: read again.
   for (unsigned tries = 0; tries < 8; tries++) {
     uint64_t remote = hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED;
-    uint64_t away = tiny ? remote >> HAK_REMOTE_COUNT_SHIFT : (uint64_t)__builtin_popcountll(remote);
+    uint64_t away =
+        tiny ? remote >> HAK_REMOTE_COUNT_SHIFT : (uint64_t)__builtin_popcountll(remote);
     uint64_t live = tiny ? hak_load_relaxed(&slab->allocs) + hak_load_relaxed(&slab->frees_left) -
                                HAK_FREES_BIAS
                          : capacity - (uint64_t)__builtin_popcountll(hak_load_relaxed(&slab->mask));
@@ -97,12 +96,9 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   uint64_t remote;
   // Acquire: pairs with the release in hak_remote_push: the chain's links are
   // there. Release: a later push finds the slab as this thread leaves it.
-  if (dequeue)
-    remote = hak_exchange_acq_rel(&slab->remote, (uint64_t)0);
-  else if ((hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED) == 0)
-    return 0;
-  else
-    remote = hak_fetch_and_acq_rel(&slab->remote, HAK_REMOTE_QUEUED);
+  if (dequeue) remote = hak_exchange_acq_rel(&slab->remote, (uint64_t)0);
+  else if ((hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED) == 0) return 0;
+  else remote = hak_fetch_and_acq_rel(&slab->remote, HAK_REMOTE_QUEUED);
   remote &= ~HAK_REMOTE_QUEUED;
   if (hak_slab_kind(slab) == HAK_KIND_TINY) return collect_tiny(slab, remote);
   hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) | remote);

@@ -10,9 +10,9 @@ hak_mapped_t hak_mapped;
 static uint32_t range_end;   // numbers below lie in the range
 static uint32_t max_numbers; // numbers below may be used
 
-static _Atomic uint32_t next_number;      // first number never used
+static _Atomic uint32_t next_number;       // first number never used
 static _Atomic uint32_t committed_numbers; // numbers below have descriptors
-static uint32_t commit_step;              // numbers per commit of descriptors
+static uint32_t commit_step;               // numbers per commit of descriptors
 
 #define RANGE_SIZE_MIN ((size_t)64 << 20)
 #define NUMBERS_MIN 32u
@@ -41,7 +41,8 @@ static bool reserve_descriptors(size_t numbers) {
   if (numbers < NUMBERS_MIN) numbers = NUMBERS_MIN;
   for (numbers = hak_align_up(numbers, commit_step); numbers >= commit_step;
        numbers = hak_align_down(numbers / 2, commit_step)) {
-    size_t size = numbers * (sizeof(hak_superslab_t) + HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
+    size_t size =
+        numbers * (sizeof(hak_superslab_t) + HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
     char *p = hak_os_reserve(size, hak_os_page_size);
     if (!p) continue;
     hak_registry.superslabs = (hak_superslab_t *)p;
@@ -113,8 +114,9 @@ static uint32_t new_number(void) {
 // always on, an unwanted one would cost 2 MiB at the first touch.
 static void advise(void *p) {
   uint64_t thp = hak_option(THP);
-  bool on = thp == HAK_THP_ALWAYS ||
-            (thp == HAK_THP_AUTO && hak_load_relaxed(&hak_mapped.superslab_bytes) >= HAK_THP_MIN_BYTES);
+  bool on =
+      thp == HAK_THP_ALWAYS ||
+      (thp == HAK_THP_AUTO && hak_load_relaxed(&hak_mapped.superslab_bytes) >= HAK_THP_MIN_BYTES);
   hak_os_huge_pages(p, HAK_SUPERSLAB_SIZE, on);
 }
 

@@ -35,10 +35,8 @@ static void check_slab(hak_heap_t *heap, hak_slab_t *slab, unsigned c, hak_place
   HAK_ASSERT(hak_slab_class(slab) == c);
   HAK_ASSERT(slab->place == place); // I4
   HAK_ASSERT(hak_slab_live(slab) <= slab->capacity);
-  if (hak_slab_kind(slab) == HAK_KIND_TINY)
-    check_tiny(slab);
-  else
-    check_l2(slab);
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) check_tiny(slab);
+  else check_l2(slab);
 }
 
 void hak_heap_check(hak_heap_t *heap) {

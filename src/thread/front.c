@@ -10,9 +10,9 @@
 #include "thread/ring.h"
 #include "thread/warm.h"
 
-#define FLUSH_TICKS 64 // refills between two flushes of the remote map
+#define FLUSH_TICKS 64    // refills between two flushes of the remote map
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0012-prewarm.md
-#define BATCH_MAX 128  // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
+#define BATCH_MAX 128     // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
 
 // ---------------------------------------------------------------------------
 // Refill: which slab serves a class next.
@@ -72,10 +72,8 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   }
   if ((slab = acquire(heap, c)) != NULL) return slab;
   hak_heap_reclaim(heap, 0); // out of memory: what is kept may do
-  if ((slab = hak_warm_take(heap, c)) != NULL)
-    hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
-  else if ((slab = acquire(heap, c)) == NULL)
-    hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
+  if ((slab = hak_warm_take(heap, c)) != NULL) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
+  else if ((slab = acquire(heap, c)) == NULL) hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
 }
 
@@ -154,8 +152,8 @@ HAK_NOINLINE static void *alloc_l2_other(size_t size) {
     hak_slab_t *slab = HINTED_SLAB(hint);
     uint32_t number = HINTED_NUMBER(hint);
     bool same_class = hak_slab_class(slab) == HAK_TINY_CLASSES + l2;
-    if (same_class && hak_load_relaxed(&slab->holder) == heap &&
-        slab->place != HAK_PLACE_SPARE && (hak_load_relaxed(&slab->mask) >> number & 1))
+    if (same_class && hak_load_relaxed(&slab->holder) == heap && slab->place != HAK_PLACE_SPARE &&
+        (hak_load_relaxed(&slab->mask) >> number & 1))
       return hak_front_alloc_l2(size);
     hak_ring_drop(ring);
     if (!same_class || !hak_remote_take_l2(heap, slab, number)) continue;
@@ -246,14 +244,10 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap)) return NULL;
   void *p;
-  if (size <= HAK_TINY_MAX)
-    p = alloc_tiny(heap, size);
-  else if (size <= HAK_L2_MAX)
-    p = alloc_l2(heap, size, zeroed);
-  else if (size <= HAK_L25_MAX)
-    p = alloc_l25(heap, size, zeroed);
-  else
-    p = alloc_huge(heap, size, 1, zeroed);
+  if (size <= HAK_TINY_MAX) p = alloc_tiny(heap, size);
+  else if (size <= HAK_L2_MAX) p = alloc_l2(heap, size, zeroed);
+  else if (size <= HAK_L25_MAX) p = alloc_l25(heap, size, zeroed);
+  else p = alloc_huge(heap, size, 1, zeroed);
   hak_heap_leave(heap);
   return p;
 }
@@ -280,23 +274,18 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
 
 static bool not_ours(const void *p, const char *function) {
   void *around = hak_huge_around(p);
-  if (around)
-    hak_misuse_interior(function, p, around, hak_huge_usable(around));
-  else if ((uintptr_t)p & (HAK_MIN_BLOCK - 1))
-    hak_misuse_misaligned(function, p);
-  else
-    hak_misuse_foreign(function, p);
+  if (around) hak_misuse_interior(function, p, around, hak_huge_usable(around));
+  else if ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) hak_misuse_misaligned(function, p);
+  else hak_misuse_foreign(function, p);
   return false;
 }
 
 // p lies in a slab that is free.
 static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) {
-  if (slab->last_kind == HAK_KIND_L25)
-    hak_misuse_double_free(function, p, hak_l25_usable(slab));
+  if (slab->last_kind == HAK_KIND_L25) hak_misuse_double_free(function, p, hak_l25_usable(slab));
   else if (slab->last_kind != HAK_KIND_FREE)
     hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
-  else
-    hak_misuse_foreign(function, p);
+  else hak_misuse_foreign(function, p);
   return false;
 }
 
@@ -394,12 +383,10 @@ HAK_INLINE void put_foreign_l2(hak_heap_t *heap, hak_slab_t *slab, unsigned c, u
 
 static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p) {
   hak_slab_t *slab = block->slab;
-  if (!heap)
-    hak_remote_push_one(slab, p, block->number);
+  if (!heap) hak_remote_push_one(slab, p, block->number);
   else if (hak_load_relaxed(&slab->holder) == heap)
     put_l2(heap, slab, hak_slab_class(slab), block->number);
-  else
-    put_foreign_l2(heap, slab, hak_slab_class(slab), block->number);
+  else put_foreign_l2(heap, slab, hak_slab_class(slab), block->number);
 }
 
 // The same for everything that is not a block of one of this thread's L2 runs.
@@ -429,8 +416,7 @@ HAK_HOT void hak_front_free_other(hak_slab_t *slab, void *p, const char *functio
   if (HAK_UNLIKELY((size_t)number * hak_class_size(c) != offset || number >= slab->capacity ||
                    (is_free >> number & 1)))
     hak_front_free_slow(p, function); // says what is wrong
-  else
-    put_l2(heap, slab, c, number);
+  else put_l2(heap, slab, c, number);
 }
 
 static void free_l25(hak_heap_t *heap, hak_slab_t *head) {
@@ -451,16 +437,12 @@ void hak_front_free_slow(void *p, const char *function) {
   case HAK_KIND_TINY: free_tiny(heap, &block, p, function); break;
   case HAK_KIND_L2: free_l2(heap, &block, p); break;
   case HAK_KIND_L25:
-    if (!hak_l25_claim(block.slab))
-      hak_misuse_double_free(function, p, block.usable);
-    else
-      free_l25(heap, block.slab);
+    if (!hak_l25_claim(block.slab)) hak_misuse_double_free(function, p, block.usable);
+    else free_l25(heap, block.slab);
     break;
   default:
-    if (!hak_huge_free(p))
-      hak_misuse_double_free(function, p, block.usable);
-    else if (heap)
-      hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);
+    if (!hak_huge_free(p)) hak_misuse_double_free(function, p, block.usable);
+    else if (heap) hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);
     break;
   }
   if (heap) hak_heap_leave(heap);
@@ -469,10 +451,7 @@ void hak_front_free_slow(void *p, const char *function) {
 void hak_front_free_outside(void *p, const char *function) {
   if (p == NULL) return;
   hak_slab_t *slab = (uintptr_t)p & (HAK_MIN_BLOCK - 1) ? NULL : hak_slab_lookup(p);
-  if (!slab)
-    hak_front_free_slow(p, function);
-  else if (!hak_differs(&slab->local, hak_tls_heap))
-    hak_front_put(slab, p, function);
-  else
-    hak_front_free_other(slab, p, function);
+  if (!slab) hak_front_free_slow(p, function);
+  else if (!hak_differs(&slab->local, hak_tls_heap)) hak_front_put(slab, p, function);
+  else hak_front_free_other(slab, p, function);
 }

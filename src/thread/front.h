@@ -71,12 +71,9 @@ HAK_INLINE void hak_front_free(void *p, const char *function) {
   return;
 #endif
   hak_slab_t *slab;
-  if (HAK_UNLIKELY(!hak_range_find(p, &slab)))
-    hak_front_free_outside(p, function);
-  else if (HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap)))
-    hak_front_put(slab, p, function);
-  else
-    hak_front_free_other(slab, p, function);
+  if (HAK_UNLIKELY(!hak_range_find(p, &slab))) hak_front_free_outside(p, function);
+  else if (HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap))) hak_front_put(slab, p, function);
+  else hak_front_free_other(slab, p, function);
 }
 
 #endif

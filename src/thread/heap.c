@@ -14,8 +14,8 @@
 
 // Read-only: the heap of threads that have none. Every front is hak_slab_none.
 hak_heap_t hak_heap_none = {
-  .tiny = {[0 ... HAK_TINY_STEPS - 1] = &hak_slab_none},
-  .l2 = {[0 ... HAK_L2_CLASSES - 1] = &hak_slab_none},
+    .tiny = {[0 ... HAK_TINY_STEPS - 1] = &hak_slab_none},
+    .l2 = {[0 ... HAK_L2_CLASSES - 1] = &hak_slab_none},
 };
 
 HAK_TLS hak_heap_t *hak_tls_heap = &hak_heap_none;
@@ -169,10 +169,8 @@ void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab) {
 }
 
 void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab) {
-  if (slab->prev)
-    hak_slab_at(slab->prev)->next = slab->next;
-  else
-    heap->partial[hak_slab_class(slab)] = slab->next;
+  if (slab->prev) hak_slab_at(slab->prev)->next = slab->next;
+  else heap->partial[hak_slab_class(slab)] = slab->next;
   if (slab->next) hak_slab_at(slab->next)->prev = slab->prev;
 }
 
@@ -188,7 +186,8 @@ void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab == &hak_slab_none) return;
   unsigned c = hak_slab_class(slab);
   hak_heap_set_front(heap, c, &hak_slab_none);
-  if (c < HAK_TINY_CLASSES) hak_owner_add(&heap->classes[c].allocs, hak_load_relaxed(&slab->allocs));
+  if (c < HAK_TINY_CLASSES)
+    hak_owner_add(&heap->classes[c].allocs, hak_load_relaxed(&slab->allocs));
   if (hak_slab_usable(slab)) {
     hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
     hak_heap_add_partial(heap, slab);
@@ -361,7 +360,7 @@ void hak_heap_arm(void) {
   if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &first_heap) == 0)
     return;
   if (hak_tls_heap->id == 1) return; // the main thread's end is the program's
-  tls_ending = true; // no notice of the end: take heaps per call, this one too
+  tls_ending = true;                 // no notice of the end: take heaps per call, this one too
   hak_tls_heap->transient = true;
   hak_tls_heap = &hak_heap_none;
 }
@@ -442,9 +441,7 @@ void hak_heap_after_fork(void) {
     hak_kind_t kind = hak_slab_kind(slab);
     if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) || hak_slab_owner(slab) != mine) continue;
     if (hak_load_relaxed(&slab->remote) == 0) continue;
-    if (kind == HAK_KIND_TINY)
-      hak_store_relaxed(&slab->remote, (uint64_t)0);
-    else
-      collected(mine, slab, hak_slab_collect(slab, true));
+    if (kind == HAK_KIND_TINY) hak_store_relaxed(&slab->remote, (uint64_t)0);
+    else collected(mine, slab, hak_slab_collect(slab, true));
   }
 }

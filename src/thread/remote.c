@@ -26,10 +26,9 @@ static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *
     hak_owner_add(&mine->stats[HAK_STAT_free_remote], entry->count);
   }
   if (!tiny && (old & entry->mask))
-    hak_misuse_double_free("free",
-                           slab->start + hak_low_bit(old & entry->mask) *
-                                             hak_class_size(hak_slab_class(slab)),
-                           hak_class_size(hak_slab_class(slab)));
+    hak_misuse_double_free(
+        "free", slab->start + hak_low_bit(old & entry->mask) * hak_class_size(hak_slab_class(slab)),
+        hak_class_size(hak_slab_class(slab)));
   if (old & HAK_REMOTE_QUEUED) return;
   if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
   hak_heap_t *owner = hak_slab_owner(slab);
@@ -105,9 +104,7 @@ void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
 
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {
   hak_remote_entry_t entry = {.slab = slab, .count = 1};
-  if (hak_slab_kind(slab) == HAK_KIND_TINY)
-    entry.head = entry.tail = p;
-  else
-    entry.mask = (uint64_t)1 << block;
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) entry.head = entry.tail = p;
+  else entry.mask = (uint64_t)1 << block;
   push(slab, &entry, NULL);
 }

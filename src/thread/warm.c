@@ -73,8 +73,7 @@ void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
   *(hit ? &warm->hits : &warm->misses) += 1;
   if (warm->hits + warm->misses < WINDOW) return;
   unsigned percent = warm->hits * 100u / WINDOW;
-  if (percent > SHRINK_ABOVE_PERCENT && warm->budget > 0)
-    warm->budget--;
+  if (percent > SHRINK_ABOVE_PERCENT && warm->budget > 0) warm->budget--;
   else if (percent < GROW_BELOW_PERCENT && warm->budget < hak_option(WARM_POOL) &&
            hak_option(WARM_PREFILL) != 0)
     warm->budget++;
@@ -88,8 +87,7 @@ hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class) {
     if (HAK_LIKELY(hak_slab_usable(slab))) break;
     hak_heap_mark_full(heap, slab); // an L2 run whose blocks went through the ring
   }
-  if (!slab && heap->spare[size_class])
-    slab = take(heap, &heap->spare[size_class], size_class);
+  if (!slab && heap->spare[size_class]) slab = take(heap, &heap->spare[size_class], size_class);
   if (slab) hak_heap_activate(heap, slab);
   return slab;
 }
@@ -159,10 +157,8 @@ static bool drop(hak_heap_t *heap, bool only_draining) {
   for (unsigned c = 0; heap->spares != 0 && c < HAK_CLASSES; c++) {
     uint32_t *link = &heap->spare[c];
     while (*link) {
-      if (only_draining && !hak_pool_draining(hak_slab_at(*link)))
-        link = &hak_slab_at(*link)->next;
-      else
-        hak_heap_release(heap, take(heap, link, c));
+      if (only_draining && !hak_pool_draining(hak_slab_at(*link))) link = &hak_slab_at(*link)->next;
+      else hak_heap_release(heap, take(heap, link, c));
     }
   }
   hak_heap_count_stat(heap, HAK_STAT_warm_drop, before - heap->spares);
