@@ -109,9 +109,9 @@ pgo: all
 	@tools/setup.sh bench
 	$(PYTHON) tools/pgo.py
 
-## phase7-bench: random_mixed beside tiny_hot, step by step
-phase7-bench:
-	@$(NOT_THERE)
+## phase7-bench: random_mixed at 128 to 1024 bytes and larson against the system allocator, in per cent
+phase7-bench: all
+	$(PYTHON) bench/phase7.py
 
 ## format, format-check: clang-format on src and include, or only look
 format:
