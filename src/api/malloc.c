@@ -26,10 +26,15 @@ void *hak_api_no_memory(void) {
   return NULL;
 }
 
+HAK_NOINLINE static void *alloc_other(size_t size) {
+  void *p = hak_front_alloc(size, NULL);
+  return HAK_LIKELY(p != NULL) ? p : hak_api_no_memory();
+}
+
 void *hak_api_alloc(size_t size) {
   bool l2 = size - (HAK_TINY_MAX + 1) < HAK_L2_MAX - HAK_TINY_MAX;
-  void *p = l2 ? hak_front_alloc_l2(size) : hak_front_alloc(size, NULL);
-  return HAK_LIKELY(p != NULL) ? p : hak_api_no_memory();
+  void *p = HAK_LIKELY(l2) ? hak_front_hit_l2(size) : NULL;
+  return HAK_LIKELY(p != NULL) ? p : alloc_other(size);
 }
 
 HAK_EXPORT HAK_HOT void *hak_malloc(size_t size) {

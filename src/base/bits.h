@@ -15,7 +15,7 @@ HAK_INLINE size_t hak_align_down(size_t x, size_t alignment) { return x & ~(alig
 
 // Number of the lowest and highest set bit; x != 0.
 HAK_INLINE unsigned hak_low_bit(uint64_t x) { return (unsigned)__builtin_ctzll(x); }
-HAK_INLINE unsigned hak_high_bit(uint64_t x) { return 63u - (unsigned)__builtin_clzll(x); }
+HAK_INLINE unsigned hak_high_bit(uint64_t x) { return 63u ^ (unsigned)__builtin_clzll(x); }
 
 HAK_INLINE uint64_t hak_rotate_right(uint64_t x, unsigned n) { return (x >> n) | (x << (64 - n)); }
 

@@ -55,4 +55,7 @@ _Noreturn void hak_assert_failed(const char *what, const char *file, int line);
 #define HAK_ASSERT(x) ((void)0)
 #endif
 
+// The value is computed once and kept, whatever the compiler knows about it.
+#define HAK_IN_REGISTER(variable) __asm__("" : "+r"(variable))
+
 #endif

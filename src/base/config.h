@@ -44,11 +44,13 @@
 #define HAK_REMOTE_MAP_SHIFT 5
 #define HAK_REMOTE_MAP_SIZE (1u << HAK_REMOTE_MAP_SHIFT)
 
-// Rings (row M3): entries per L2 class and of the L2.5 ring; the most that
-// HAKMEM_L2_RING_CAP and HAKMEM_L25_RING_CAP can ask for. make L2_RING=n L25_RING=n.
+// Rings (row M3): the most entries an L2 class and the L2.5 ring can have, of which
+// HAKMEM_L2_RING_CAP and HAKMEM_L25_RING_CAP can ask for less. make L2_RING=n L25_RING=n.
 #ifndef HAK_L2_RING
-#define HAK_L2_RING 12 // with its head one cache line per class
+#define HAK_L2_RING 48
 #endif
+#define HAK_L2_RING_MIN 8  // a class starts with so many and gets more if that helps (row M4)
+#define HAK_RING_HINTS 496 // all L2 classes of a thread share so many
 #ifndef HAK_L25_RING
 #define HAK_L25_RING 16
 #endif

@@ -41,6 +41,7 @@
 typedef struct hak_heap hak_heap_t;
 typedef struct hak_slab hak_slab_t;
 typedef struct hak_superslab hak_superslab_t;
+typedef struct hak_ring hak_ring_t;
 
 // What a slab is used for. Set by whoever acquired it before the first block is
 // handed out, so any thread that legitimately holds a block reads the right one.
@@ -87,6 +88,9 @@ struct hak_slab {
     hak_word_t bytes;             // L2.5: usable bytes of the block
   };
   char *start;                // L2: address of block 0
+  uint64_t inverse;           // L2: ceil(2^64 / block size)
+  hak_ring_t *ring;           // L2: of the owner and class (owner field)
+  uint32_t hint;              // L2: what names block 0 in a ring, see thread/ring.h
   uint16_t capacity;          // blocks in the slab or run
   _Atomic uint8_t size_class; // 0..HAK_CLASSES-1
   _Atomic uint8_t kind;       // hak_kind_t
@@ -137,12 +141,15 @@ typedef struct {
 } hak_remote_entry_t;
 
 // L2 ring of a class, see thread/ring.h.
-typedef struct {
-  uint32_t at;       // newest hint
+struct hak_ring {
+  uint32_t *hint;    // its part of heap->hints
+  uint32_t count;    // hints in it, the newest last
+  uint32_t capacity; // hints that it has room for
   uint32_t size;     // of the class's blocks, in bytes
+  uint16_t wanted;   // capacity it would like to have
+  bool missed;       // was found empty since it last was full
   hak_word_t allocs; // blocks handed out by way of the ring
-  uint32_t hint[HAK_L2_RING];
-} hak_ring_t;
+};
 
 typedef struct {
   // Blocks handed out; ACTIVE tiny slabs hold back what their allocs word counts
@@ -190,12 +197,15 @@ struct hak_heap {
   hak_slab_t *tiny[HAK_TINY_STEPS];
   hak_slab_t *l2[HAK_L2_CLASSES];
   _Alignas(64) hak_ring_t ring[HAK_L2_CLASSES];
-  uint32_t partial[HAK_CLASSES]; // heads of the lists of PARTIAL slabs
-  uint32_t spare[HAK_CLASSES];   // the same of SPARE slabs (thread/warm.h)
-  uint32_t pending;              // bytes in remote_map
-  uint32_t ticks;                // refills since remote_map was last flushed
+  uint32_t hints[HAK_RING_HINTS]; // of all L2 rings
+  uint32_t partial[HAK_CLASSES];  // heads of the lists of PARTIAL slabs
+  uint32_t spare[HAK_CLASSES];    // the same of SPARE slabs (thread/warm.h)
+  uint32_t pending;               // bytes in remote_map
+  uint32_t ticks;                 // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
   uint8_t growth[HAK_CLASSES]; // fresh slabs taken in a row (up to 255)
+  uint16_t hints_used;         // by rings, from the start
+  bool rings_grew;             // since the hints were last all dropped
   uint8_t run_count;           // kept L2.5 runs, oldest first
   uint32_t run_slabs;          // slabs in them
   uint32_t runs[HAK_L25_RING];
@@ -213,7 +223,9 @@ struct hak_heap {
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
 };
-_Static_assert(sizeof(hak_heap_t) - sizeof(((hak_heap_t *)0)->ring) <= 8192,
-               "heap budget; the rings have their own");
+#define HAK_RINGS_SIZE (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t))
+_Static_assert(HAK_RINGS_SIZE + HAK_L25_RING * sizeof(uint32_t) <= 3584,
+               "row M3: 3.5 KiB of rings");
+_Static_assert(sizeof(hak_heap_t) - HAK_RINGS_SIZE <= 8192, "heap budget; the rings have theirs");
 
 #endif

@@ -1,5 +1,6 @@
 #include "superslab/slab.h"
 
+#include "core/misuse.h"
 #include "os/os.h"
 
 hak_slab_t hak_slab_none;
@@ -8,7 +9,10 @@ void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap) {
   // Relaxed: other threads only compare (local free needs equality with their own
   // heap) or use it as an address for the inbox, where a stale one is forwarded.
   if (hak_slab_kind(slab) == HAK_KIND_TINY) hak_store_relaxed(&slab->local, heap);
-  else hak_store_relaxed(&slab->holder, heap);
+  else {
+    slab->ring = &heap->ring[hak_slab_class(slab) - HAK_TINY_CLASSES];
+    hak_store_relaxed(&slab->holder, heap);
+  }
 }
 
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
@@ -29,6 +33,8 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   } else {
     hak_store_relaxed(&slab->mask, ((uint64_t)1 << info->capacity) - 1);
     slab->start = hak_slab_start(slab);
+    slab->inverse = UINT64_MAX / info->size + 1;
+    slab->hint = hak_slab_index(slab) << HAK_HINT_NUMBER_BITS;
     for (unsigned i = 1; i < info->run; i++) {
       slab[i].offset = (uint8_t)i;
       hak_store_relaxed(&slab[i].kind, HAK_KIND_INTERIOR);
@@ -101,7 +107,13 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   else remote = hak_fetch_and_acq_rel(&slab->remote, HAK_REMOTE_QUEUED);
   remote &= ~HAK_REMOTE_QUEUED;
   if (hak_slab_kind(slab) == HAK_KIND_TINY) return collect_tiny(slab, remote);
-  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) | remote);
+  uint64_t mask = hak_load_relaxed(&slab->mask);
+  if (HAK_UNLIKELY(mask & remote)) { // freed here and by another thread
+    size_t size = hak_class_size(hak_slab_class(slab));
+    hak_misuse_double_free("free", slab->start + hak_low_bit(mask & remote) * size, size);
+    remote &= ~mask;
+  }
+  hak_store_relaxed(&slab->mask, mask | remote);
   return (uint32_t)__builtin_popcountll(remote);
 }
 

@@ -32,6 +32,21 @@ HAK_INLINE hak_heap_t *hak_slab_owner(hak_slab_t *slab) {
 }
 void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap);
 
+// A hint names an L2 block: slab index and number (the rest is in thread/ring.h).
+#define HAK_HINT_NUMBER_BITS 6
+_Static_assert(HAK_L2_BLOCKS_MAX <= 1 << HAK_HINT_NUMBER_BITS, "every block has a number");
+
+// Whether p is the start of a block of an L2 run; number is its number. One
+// multiplication: (n * size + r) * ceil(2^64 / size) is n * 2^64 and a fraction that is
+// below the factor if and only if r is 0, for any offset of a run.
+HAK_INLINE bool hak_slab_block_l2(const hak_slab_t *slab, const void *p, uint32_t *number) {
+  unsigned __int128 product =
+      (unsigned __int128)(uint64_t)((const char *)p - slab->start) * slab->inverse;
+  uint64_t n = (uint64_t)(product >> 64);
+  *number = (uint32_t)n;
+  return (uint64_t)product < slab->inverse && n < slab->capacity;
+}
+
 // Make freshly acquired slabs an ACTIVE slab of the class / give back an empty one.
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class);
 void hak_slab_clear(hak_slab_t *slab);

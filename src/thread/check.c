@@ -3,6 +3,8 @@
 #include "core/options.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/remote.h"
+#include "thread/ring.h"
 
 #if HAK_CHECKS >= 2
 
@@ -39,6 +41,23 @@ static void check_slab(hak_heap_t *heap, hak_slab_t *slab, unsigned c, hak_place
   else check_l2(slab);
 }
 
+// What thread/ring.h promises of every hint.
+static void check_ring(hak_heap_t *heap, unsigned c) {
+  const hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
+  HAK_ASSERT(ring->count <= ring->capacity && ring->capacity <= hak_option(L2_RING_CAP));
+  for (uint32_t i = 0; i < ring->count; i++) {
+    hak_slab_t *slab = hak_hint_slab(ring->hint[i]);
+    uint32_t number = hak_hint_number(ring->hint[i]);
+    HAK_ASSERT(hak_slab_class(slab) == c && hak_slab_kind(slab) == HAK_KIND_L2);
+    if (ring->hint[i] & HAK_HINT_FOREIGN) {
+      HAK_ASSERT(hak_remote_holds_l2(heap, slab, number));
+    } else {
+      HAK_ASSERT(hak_slab_owner(slab) == heap && slab->place != HAK_PLACE_SPARE);
+      HAK_ASSERT(hak_load_relaxed(&slab->mask) >> number & 1);
+    }
+  }
+}
+
 void hak_heap_check(hak_heap_t *heap) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
@@ -55,6 +74,7 @@ void hak_heap_check(hak_heap_t *heap) {
       HAK_ASSERT(hak_slab_live(hak_slab_at(i)) == 0);
       HAK_ASSERT(hak_load_relaxed(&hak_slab_at(i)->remote) == 0);
     }
+    if (c >= HAK_TINY_CLASSES) check_ring(heap, c);
     HAK_ASSERT(spares == heap->warm[c].spares && spares <= hak_option(WARM_POOL));
   }
 }

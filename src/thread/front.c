@@ -11,7 +11,7 @@
 #include "thread/warm.h"
 
 #define FLUSH_TICKS 64    // refills between two flushes of the remote map
-#define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0012-prewarm.md
+#define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
 #define BATCH_MAX 128     // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
 
 // ---------------------------------------------------------------------------
@@ -138,53 +138,25 @@ static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   return block;
 }
 
-// What a hint names.
-#define HINTED_SLAB(hint) hak_slab_at((hint) >> HAK_RING_NUMBER_BITS)
-#define HINTED_NUMBER(hint) ((hint) & ((1u << HAK_RING_NUMBER_BITS) - 1))
-
-// The newest hint is stale, or names a block of another heap's run that this thread
-// holds back, or there is none.
-HAK_NOINLINE static void *alloc_l2_other(size_t size) {
-  hak_heap_t *heap = hak_tls_heap;
-  unsigned l2 = hak_size_class_l2(size);
-  hak_ring_t *ring = &heap->ring[l2];
-  for (uint32_t hint; (hint = hak_ring_newest(ring)) != 0;) {
-    hak_slab_t *slab = HINTED_SLAB(hint);
-    uint32_t number = HINTED_NUMBER(hint);
-    bool same_class = hak_slab_class(slab) == HAK_TINY_CLASSES + l2;
-    if (same_class && hak_load_relaxed(&slab->holder) == heap && slab->place != HAK_PLACE_SPARE &&
-        (hak_load_relaxed(&slab->mask) >> number & 1))
-      return hak_front_alloc_l2(size);
-    hak_ring_drop(ring);
-    if (!same_class || !hak_remote_take_l2(heap, slab, number)) continue;
+// The block that the newest hint of a ring names.
+static void *alloc_hinted(hak_heap_t *heap, hak_ring_t *ring) {
+  uint32_t hint = ring->hint[--ring->count], number = hak_hint_number(hint);
+  hak_slab_t *slab = hak_hint_slab(hint);
+  if (hint & HAK_HINT_FOREIGN) {
+    hak_remote_take_l2(heap, slab, number);
     hak_owner_inc(&heap->stats[HAK_STAT_l2_foreign]);
-    hak_owner_inc(&ring->allocs);
-    return slab->start + (size_t)number * ring->size;
+  } else {
+    hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
   }
-  return hak_front_alloc(size, NULL);
-}
-
-HAK_HOT void *hak_front_alloc_l2(size_t size) {
-  hak_heap_t *heap = hak_tls_heap;
-  unsigned l2 = hak_size_class_l2(size);
-  hak_ring_t *ring = &heap->ring[l2];
-  uint32_t hint = hak_ring_newest(ring), number = HINTED_NUMBER(hint);
-  hak_slab_t *slab = HINTED_SLAB(hint); // number 0 of none is a slab without blocks
-  if (HAK_UNLIKELY(hint == 0 || hak_slab_class(slab) != HAK_TINY_CLASSES + l2 ||
-                   hak_differs(&slab->holder, heap)))
-    return alloc_l2_other(size);
-  uint64_t mask = hak_load_relaxed(&slab->mask);
-  // A run that may go back at any moment must be activated first.
-  if (HAK_UNLIKELY(!(mask >> number & 1) || slab->place == HAK_PLACE_SPARE))
-    return alloc_l2_other(size);
-  hak_store_relaxed(&slab->mask, mask ^ (uint64_t)1 << number);
-  hak_ring_drop(ring);
   hak_owner_inc(&ring->allocs);
   return slab->start + (size_t)number * ring->size;
 }
 
 static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   unsigned c = hak_size_class(size);
+  hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
+  if (ring->count) return alloc_hinted(heap, ring);
+  ring->missed = true;
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask == 0)) {
@@ -201,7 +173,7 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
     slab->carved = (uint16_t)(i + 1);
     if (zeroed) *zeroed = slab->zeroed;
   }
-  return slab->start + i * hak_class_size(c);
+  return slab->start + (size_t)i * ring->size;
 }
 
 static void *take_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
@@ -366,38 +338,57 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   }
 }
 
-// Marks a block of one of this thread's runs free.
-HAK_INLINE void put_l2(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint32_t number) {
-  uint64_t mask = hak_load_relaxed(&slab->mask) | (uint64_t)1 << number;
-  hak_store_relaxed(&slab->mask, mask);
-  hak_ring_push(&heap->ring[c - HAK_TINY_CLASSES], slab, number);
-  if (HAK_LIKELY(slab->place == HAK_PLACE_ACTIVE)) return;
+// A run that is not in front may be of use again, or of none.
+HAK_NOINLINE HAK_HOT static void put_l2_event(hak_slab_t *slab, uint64_t mask) {
   if (slab->place == HAK_PLACE_FULL || mask == ((uint64_t)1 << slab->capacity) - 1)
-    hak_heap_slab_event(heap, slab);
+    hak_heap_slab_event(hak_load_relaxed(&slab->holder), slab);
 }
 
-HAK_INLINE void put_foreign_l2(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint32_t number) {
-  hak_remote_free_l2(heap, slab, number);
-  hak_ring_push(&heap->ring[c - HAK_TINY_CLASSES], slab, number);
+HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, uint32_t hint) {
+  hak_ring_push_full(hak_load_relaxed(&slab->holder), slab->ring, hint);
+  if (slab->place != HAK_PLACE_ACTIVE) put_l2_event(slab, mask);
+}
+
+// Marks a block of one of this thread's runs free; mask is the run's.
+HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
+  uint32_t hint = slab->hint | number;
+  hak_ring_t *ring = slab->ring;
+  mask |= (uint64_t)1 << number;
+  hak_store_relaxed(&slab->mask, mask);
+  if (HAK_UNLIKELY(!hak_ring_has_room(ring))) {
+    put_l2_full(slab, mask, hint);
+    return;
+  }
+  hak_ring_push(ring, hint);
+  if (HAK_UNLIKELY(slab->place != HAK_PLACE_ACTIVE)) put_l2_event(slab, mask);
+}
+
+HAK_INLINE void put_foreign_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t number) {
+  hak_ring_t *ring = &heap->ring[hak_slab_class(slab) - HAK_TINY_CLASSES];
+  uint32_t hint = HAK_HINT_FOREIGN | slab->hint | number;
+  if (HAK_LIKELY(hak_ring_has_room(ring))) hak_ring_push(ring, hint);
+  else hak_ring_push_full(heap, ring, hint);
+  hak_remote_free_l2(heap, slab, number); // may hand over, and forget the hint, at once
 }
 
 static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p) {
   hak_slab_t *slab = block->slab;
   if (!heap) hak_remote_push_one(slab, p, block->number);
   else if (hak_load_relaxed(&slab->holder) == heap)
-    put_l2(heap, slab, hak_slab_class(slab), block->number);
-  else put_foreign_l2(heap, slab, hak_slab_class(slab), block->number);
+    put_l2(slab, hak_load_relaxed(&slab->mask), block->number);
+  else put_foreign_l2(heap, slab, block->number);
 }
 
-// The same for everything that is not a block of one of this thread's L2 runs.
-HAK_NOINLINE static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
+// The same for everything that is not a block of one of this thread's L2 runs. Of another
+// heap's run only the read-mostly line is looked at: what was freed there already is
+// seen when it collects.
+HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
-  hak_block_t block;
-  if (hak_slab_kind(slab) != HAK_KIND_L2 || heap == &hak_heap_none) {
-    hak_front_free_slow(p, function);
-  } else if (hak_front_find(p, function, &block)) {
-    put_foreign_l2(heap, slab, hak_slab_class(slab), block.number);
-  }
+  uint32_t number;
+  if (HAK_LIKELY(hak_slab_kind(slab) == HAK_KIND_L2 && heap != &hak_heap_none &&
+                 hak_slab_block_l2(slab, p, &number) && !hak_remote_holds_l2(heap, slab, number)))
+    put_foreign_l2(heap, slab, number);
+  else hak_front_free_slow(p, function);
 }
 
 // Not a block of the calling thread's tiny slabs. What is commonest goes straight.
@@ -409,14 +400,12 @@ HAK_HOT void hak_front_free_other(hak_slab_t *slab, void *p, const char *functio
     return;
   }
   // One of this thread's L2 runs, and if the tests hold a block of it.
-  unsigned c = hak_slab_class(slab);
-  size_t offset = (size_t)((char *)p - slab->start);
-  uint32_t number = hak_class_block_at(c, offset);
-  uint64_t is_free = hak_load_relaxed(&slab->mask) | hak_load_relaxed(&slab->remote);
-  if (HAK_UNLIKELY((size_t)number * hak_class_size(c) != offset || number >= slab->capacity ||
-                   (is_free >> number & 1)))
+  uint32_t number;
+  uint64_t mask = hak_load_relaxed(&slab->mask);
+  if (HAK_UNLIKELY(!hak_slab_block_l2(slab, p, &number) ||
+                   ((mask | hak_load_relaxed(&slab->remote)) >> number & 1)))
     hak_front_free_slow(p, function); // says what is wrong
-  else put_l2(heap, slab, c, number);
+  else put_l2(slab, mask, number);
 }
 
 static void free_l25(hak_heap_t *heap, hak_slab_t *head) {

@@ -11,13 +11,11 @@
 #include "core/misuse.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/ring.h"
 
 // Every path that is not a hit. zeroed (may be NULL) is set to whether the block
 // is known to be zero. NULL: out of memory or size above HAK_SIZE_MAX.
 HAK_NOINLINE void *hak_front_alloc(size_t size, bool *zeroed);
-// The same for HAK_TINY_MAX < size <= HAK_L2_MAX, from the ring if it can; the block
-// is not zero.
-HAK_NOINLINE void *hak_front_alloc_l2(size_t size);
 // alignment is a power of two.
 HAK_NOINLINE void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed);
 // function is what the program called, for messages.
@@ -49,6 +47,23 @@ HAK_INLINE void *hak_front_hit(size_t size) {
   if (HAK_UNLIKELY(block == NULL)) return NULL;
   slab->free = *(void **)block;
   hak_owner_inc(&slab->allocs);
+  return block;
+}
+
+// The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed.
+HAK_INLINE void *hak_front_hit_l2(size_t size) {
+  hak_ring_t *ring = &hak_tls_heap->ring[hak_size_class_l2(size)];
+  HAK_IN_REGISTER(ring); // or the compiler computes the address of each field anew
+  uint32_t count = ring->count;
+  if (HAK_UNLIKELY(count == 0)) return NULL;
+  uint32_t hint = ring->hint[count - 1], number = hak_hint_number(hint);
+  if (HAK_UNLIKELY(hint & HAK_HINT_FOREIGN)) return NULL;
+  ring->count = count - 1;
+  hak_slab_t *slab = hak_hint_slab(hint);
+  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
+  hak_owner_inc(&ring->allocs);
+  char *block = slab->start + (size_t)number * ring->size;
+  if (block == NULL) __builtin_unreachable();
   return block;
 }
 

@@ -72,6 +72,7 @@ static hak_heap_t *new_heap(void) {
       for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
         heap->l2[i] = &hak_slab_none;
         heap->ring[i].size = (uint32_t)hak_class_size(HAK_TINY_CLASSES + i);
+        heap->ring[i].wanted = HAK_L2_RING_MIN;
       }
       hak_warm_init(heap);
       heap->id = id;
@@ -208,6 +209,7 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned n = slab->run;
+  if (hak_slab_kind(slab) == HAK_KIND_L2) hak_ring_forget(slab->ring, slab);
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
   hak_pool_release(slab, n);
@@ -399,6 +401,7 @@ static void detach(hak_heap_t *heap) {
   hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));
   hak_heap_release_idle(heap);
+  hak_ring_forget_all(heap);
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
   leave_orphan(heap);

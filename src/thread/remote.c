@@ -4,6 +4,7 @@
 #include "core/options.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/ring.h"
 
 // Adds a chain (tiny) or set (L2) of blocks to the slab's remote word (R1).
 // mine: this thread's heap, NULL without one.
@@ -39,7 +40,9 @@ static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
   hak_remote_entry_t chain = *entry;
   entry->slab = NULL;
-  heap->pending -= chain.count * (uint32_t)hak_class_size(hak_slab_class(chain.slab));
+  unsigned c = hak_slab_class(chain.slab);
+  if (c >= HAK_TINY_CLASSES) hak_ring_forget(&heap->ring[c - HAK_TINY_CLASSES], chain.slab);
+  heap->pending -= chain.count * (uint32_t)hak_class_size(c);
   push(chain.slab, &chain, heap);
 }
 
@@ -87,13 +90,12 @@ bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   return entry->slab == slab && (entry->mask >> block & 1);
 }
 
-bool hak_remote_take_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
-  if (!hak_remote_holds_l2(heap, slab, block)) return false;
+void hak_remote_take_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
+  HAK_ASSERT(hak_remote_holds_l2(heap, slab, block));
   hak_remote_entry_t *entry = entry_of(heap, slab);
   entry->mask &= ~((uint64_t)1 << block);
   heap->pending -= (uint32_t)hak_class_size(hak_slab_class(slab));
   if (--entry->count == 0) entry->slab = NULL;
-  return true;
 }
 
 void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {

@@ -16,7 +16,7 @@
 void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const char *function);
 void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
 // Takes it out again, for use: false if it is not held back.
-bool hak_remote_take_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
+void hak_remote_take_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
 // Whether this thread holds back the block of an L2 run.
 bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
 // Hands over all that this heap's thread holds back.

@@ -1,11 +1,20 @@
 // ring.h: what this thread freed last, in front of the L2 and L2.5 pools (row M3).
 //
-// The L2 ring of a class is a small circular LIFO of hints: "block n of that run
-// was freed by this thread". A hint owns nothing. The block is marked free where
-// it always is (the run's mask, or this thread's remote map if another heap owns
-// the run), and whoever pops a hint looks there: a stale one is dropped, an old one
-// may be overwritten, none is ever flushed. So a ring holds no memory back and
-// double frees are still seen exactly.
+// The L2 ring of a class is a small LIFO of hints: "block n of that run was freed by
+// this thread". A hint owns nothing: the block is marked free where it always is, in
+// the run's mask, or, if another heap owns the run (HAK_HINT_FOREIGN), in this thread's
+// remote map. So a ring holds no memory back, the older half of a full one is simply
+// forgotten, and double frees are still seen exactly.
+//
+// Capacities adapt to each class (row M4): a ring that was full and later empty would
+// have served more blocks if it were larger, so the next time it is full it grows, to
+// L2_RING_CAP at most. All rings of a thread share HAK_RING_HINTS places; when they are
+// used up, all hints are dropped, and the classes that are still in use get places anew.
+//
+// Invariant (hak_heap_check): the block that a hint names is marked free there, and the
+// run is not SPARE. Hence an allocation looks into the ring first and takes from a
+// mask only when it is empty, and whoever takes a run out of use or hands over an entry
+// of the remote map lets the ring forget it.
 //
 // The L2.5 ring holds whole runs that are in nobody's hands: at most
 // HAKMEM_L25_RING_CAP of them and HAKMEM_L25_RING_BYTES; they go back with the
@@ -20,26 +29,27 @@
 #include "superslab/slab.h"
 #include "thread/heap.h"
 
-#define HAK_RING_NUMBER_BITS 6 // a run has at most HAK_L2_BLOCKS_MAX blocks
+// Bit 31 of a hint; the bits below are slab index and number of the block.
+#define HAK_HINT_FOREIGN ((uint32_t)1 << 31)
+_Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_HINT_NUMBER_BITS <= 31,
+               "a hint and its flag fit 32 bits");
 
-HAK_INLINE void hak_ring_push(hak_ring_t *ring, const hak_slab_t *slab, uint32_t number) {
-  uint32_t capacity = (uint32_t)hak_option(L2_RING_CAP), at = ring->at + 1;
-  if (HAK_UNLIKELY(at >= capacity)) {
-    if (capacity == 0) return;
-    at = 0;
-  }
-  ring->at = at;
-  ring->hint[at] = hak_slab_index(slab) << HAK_RING_NUMBER_BITS | number;
+HAK_INLINE hak_slab_t *hak_hint_slab(uint32_t hint) {
+  return hak_slab_at((hint & ~HAK_HINT_FOREIGN) >> HAK_HINT_NUMBER_BITS);
+}
+HAK_INLINE uint32_t hak_hint_number(uint32_t hint) {
+  return hint & ((1u << HAK_HINT_NUMBER_BITS) - 1);
 }
 
-// The newest hint, 0 if there is none; drop takes it out. (At the lower end the ring
-// counts as empty, whatever older hints lie behind it.)
-HAK_INLINE uint32_t hak_ring_newest(const hak_ring_t *ring) { return ring->hint[ring->at]; }
-HAK_INLINE void hak_ring_drop(hak_ring_t *ring) {
-  uint32_t at = ring->at;
-  ring->hint[at] = 0;
-  ring->at = at - (at != 0);
-}
+HAK_INLINE bool hak_ring_has_room(const hak_ring_t *ring) { return ring->count < ring->capacity; }
+HAK_INLINE void hak_ring_push(hak_ring_t *ring, uint32_t hint) { ring->hint[ring->count++] = hint; }
+// The same for a ring without room: it gets more, or forgets its older half.
+void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint);
+
+// Takes the hints that name blocks of an L2 run out of a ring of its class.
+void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab);
+// Empties the L2 rings: the heap gets another thread.
+void hak_ring_forget_all(hak_heap_t *heap);
 
 // A run of n slabs this thread freed, NULL if it keeps none of that length.
 hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n);

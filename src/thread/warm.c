@@ -4,6 +4,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/ring.h"
 
 // The budget of a class follows the hit rate over WINDOW refills that needed
 // another slab: below 80 % it grows, above 95 % it shrinks.
@@ -35,6 +36,7 @@ void hak_warm_init(hak_heap_t *heap) {
 }
 
 static void put(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
+  if (c >= HAK_TINY_CLASSES) hak_ring_forget(slab->ring, slab);
   hak_slab_leave_active(slab, HAK_PLACE_SPARE, 0);
   slab->next = heap->spare[c];
   heap->spare[c] = hak_slab_index(slab);

@@ -1,4 +1,4 @@
-// Rings: what a thread freed last is what it gets next; a hint is never trusted; kept
+// Rings: what a thread freed last is what it gets next; hints never name a block in use; kept
 // runs are bounded and go back.
 
 #include "unit.h"
@@ -63,6 +63,49 @@ static void stale_hints(void) {
 }
 ISOLATED(stale_hints)
 
+static hak_ring_t *ring_of(size_t size) { return &hak_tls_heap->ring[hak_size_class_l2(size)]; }
+
+// Frees and allocates n blocks of a size in turn.
+static void swing(size_t size, unsigned n, unsigned rounds) {
+  void *p[64];
+  for (unsigned i = 0; i < n; i++) CHECK((p[i] = hak_malloc(size)) != NULL);
+  for (unsigned round = 0; round < rounds; round++) {
+    for (unsigned i = 0; i < n; i++) hak_free(p[i]);
+    for (unsigned i = 0; i < n; i++) CHECK((p[i] = hak_malloc(size)) != NULL);
+  }
+  for (unsigned i = 0; i < n; i++) hak_free(p[i]);
+}
+
+// A class gets the places it can use, and no more.
+static void capacity_follows_use(void) {
+  uint32_t most = (uint32_t)hak_option(L2_RING_CAP);
+  swing(2000, 4, 50);
+  swing(3000, 40, 50);
+  CHECK_EQUAL(ring_of(2000)->capacity, most < HAK_L2_RING_MIN ? most : HAK_L2_RING_MIN);
+  CHECK(ring_of(3000)->capacity >= (most < 32 ? most : 32));
+  CHECK(ring_of(3000)->capacity <= most);
+  // One that only gives blocks back does not grow.
+  static void *p[200];
+  for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = hak_malloc(5000)) != NULL);
+  for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
+  CHECK(ring_of(5000)->capacity <= HAK_L2_RING_MIN);
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(capacity_follows_use)
+
+// More classes than there are places for: they share what there is.
+static void places_run_out(void) {
+  for (unsigned round = 0; round < 20; round++) {
+    for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES; c++) swing(hak_class_size(c), 40, 3);
+    unsigned used = 0;
+    for (unsigned i = 0; i < HAK_L2_CLASSES; i++) used += hak_tls_heap->ring[i].capacity;
+    CHECK(used <= HAK_RING_HINTS && hak_tls_heap->hints_used <= HAK_RING_HINTS);
+    hak_heap_check(hak_tls_heap);
+  }
+  CHECK_EQUAL(statistics().live_blocks, 0);
+}
+ISOLATED(places_run_out)
+
 static void *foreign[4];
 static void *free_and_reuse(void *argument) {
   (void)argument;
@@ -114,6 +157,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(last_freed_first),
     ISOLATED_TEST(stale_hints),
+    ISOLATED_TEST(capacity_follows_use),
+    ISOLATED_TEST(places_run_out),
     ISOLATED_TEST(others_blocks),
     ISOLATED_TEST(kept_runs),
   };
