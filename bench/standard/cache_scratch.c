@@ -7,10 +7,10 @@
 // and then allocates, writes and frees blocks of the same size. An allocator that
 // gives the freed block to the thread that freed it keeps the sharing alive.
 
-#include "sharing.h"
+#include "cache.h"
 
 int main(int argc, char **argv) {
   bench_t b = {.name = "cache_scratch",
                .what = "Threads that write to blocks, after they freed neighbouring ones."};
-  return sharing_main(&b, argc, argv, true);
+  return cache_main(&b, argc, argv, true);
 }

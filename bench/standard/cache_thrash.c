@@ -6,9 +6,9 @@
 // serves the requests of several threads from one cache line makes them wait for
 // each other's writes.
 
-#include "sharing.h"
+#include "cache.h"
 
 int main(int argc, char **argv) {
   bench_t b = {.name = "cache_thrash", .what = "Threads that write to blocks of their own."};
-  return sharing_main(&b, argc, argv, false);
+  return cache_main(&b, argc, argv, false);
 }

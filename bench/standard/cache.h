@@ -1,8 +1,8 @@
-// sharing.h: the loop of cache_scratch and cache_thrash. A thread that shares a
+// cache.h: the loop of cache_scratch and cache_thrash. A thread that shares a
 // cache line with another one's block is slowed down by every write to its own.
 
-#ifndef HAKMEM_BENCH_SHARING_H
-#define HAKMEM_BENCH_SHARING_H
+#ifndef HAKMEM_BENCH_CACHE_H
+#define HAKMEM_BENCH_CACHE_H
 
 #include "standard.h"
 
@@ -45,7 +45,7 @@ static void *act(void *arg) {
 }
 
 // gives: every thread gets a block that the main thread has allocated.
-static inline int sharing_main(bench_t *b, int argc, char **argv, bool gives) {
+static inline int cache_main(bench_t *b, int argc, char **argv, bool gives) {
   b->args = args;
   b->no_net = true;
   bench_parse(b, argc, argv);
