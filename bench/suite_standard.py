@@ -58,7 +58,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _benchmark("mleak1", "mleak", "6000 1", "300 1", "a dying thread's blocks, 1 at a time"),
     _benchmark("mleak4", "mleak", "2000 4", "100 4", "dying threads' blocks, 4 at a time"),
     _benchmark("malloc_large", "malloc_large", "400", "20", "5–25 MiB"),
-    _benchmark("barnes_like", "barnes_like", "20000 10", "5000 4", "an octree per step"),
+    _benchmark("barnes_like", "barnes_like", "12000 10", "3000 4", "an octree per step"),
     _benchmark("cfrac_like", "cfrac_like", "36 1 250", "26", "8–40 B, arithmetic"),
     _benchmark("espresso_like", "espresso_like", "600 12 60", "40 12 60",
                "16 B and lists, logic minimisation"),

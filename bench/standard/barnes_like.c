@@ -11,13 +11,13 @@
 enum { BODIES, STEPS, SEED };
 enum { DEPTH_MOST = 48, SAMPLES = 8 };
 
-static const double opening = 0.7;    // a cell is one mass if size / distance is below
+static const double opening = 0.5;    // a cell is one mass if size / distance is below
 static const double softening = 1e-4; // added to squared distances
 static const double time_step = 1e-3;
 
 static bench_arg_t args[] = {
-    {"BODIES", "bodies", 20000, 2, 1 << 26},
-    {"STEPS", "each with a new tree", 8, 1, UINT32_MAX},
+    {"BODIES", "bodies", 12000, 2, 1 << 26},
+    {"STEPS", "each with a new tree", 10, 1, UINT32_MAX},
     {"SEED", "of the random numbers", 42, 0, UINT64_MAX},
     {0},
 };
