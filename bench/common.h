@@ -163,6 +163,7 @@ typedef struct bench {
   bench_arg_t *args; // ends with a NULL name
   bool net;
   bool json;
+  bool no_net; // has no floor run: --net is refused
 } bench_t;
 
 static inline bool bench_is_option(const bench_arg_t *arg) { return arg->name[0] == '-'; }
@@ -173,11 +174,12 @@ static BENCH_COLD _Noreturn void bench_usage(const bench_t *b, const char *wrong
   fprintf(out, "usage: %s", b->name);
   for (const bench_arg_t *a = b->args; a->name != NULL; a++)
     fprintf(out, bench_is_option(a) ? " [%s N]" : " [%s]", a->name);
-  fprintf(out, " [--net] [--json]\n%s\n\n", b->what);
+  fprintf(out, "%s [--json]\n%s\n\n", b->no_net ? "" : " [--net]", b->what);
   for (const bench_arg_t *a = b->args; a->name != NULL; a++)
     fprintf(out, "  %-12s %s (%llu)\n", a->name, a->help, (unsigned long long)a->value);
-  fprintf(out, "  --net        also measure the benchmark's own cost and subtract it\n"
-               "  --json       print one JSON object\n");
+  if (!b->no_net)
+    fprintf(out, "  --net        also measure the benchmark's own cost and subtract it\n");
+  fprintf(out, "  --json       print one JSON object\n");
   exit(wrong != NULL ? 2 : 0);
 }
 
@@ -194,7 +196,7 @@ static inline void bench_set(const bench_t *b, bench_arg_t *arg, const char *tex
 static inline void bench_parse(bench_t *b, int argc, char **argv) {
   bench_arg_t *positional = b->args;
   for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--net") == 0) {
+    if (strcmp(argv[i], "--net") == 0 && !b->no_net) {
       b->net = true;
     } else if (strcmp(argv[i], "--json") == 0) {
       b->json = true;
