@@ -3,7 +3,9 @@
 //   launch [--out FILE] [--env K=V]... -- CMD ARGS...
 //
 // A process starts out with the peak RSS that its parent had when it forked, so a
-// Python runner cannot tell the peak of a small program. This parent is tiny. The
+// Python runner cannot tell the peak of a small program. This parent is tiny. While the
+// command runs, its resident memory is looked at every 10 ms; the mean over time is
+// reported (0 where /proc does not tell, or the run was shorter than that). The
 // variables of --env are set for the command only: launch itself never runs under
 // a preloaded allocator. The exit status is the command's (128 + N for signal N,
 // 127 if it could not be started); wrong arguments: 2.
@@ -37,6 +39,17 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static double resident_kib(pid_t pid) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+  FILE *f = fopen(path, "re");
+  long total, resident = 0;
+  if (f == NULL) return 0;
+  if (fscanf(f, "%ld %ld", &total, &resident) != 2) resident = 0;
+  fclose(f);
+  return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
+}
+
 static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
 
 int main(int argc, char **argv) {
@@ -59,10 +72,18 @@ int main(int argc, char **argv) {
   FILE *out = out_name != NULL ? fopen(out_name, "we") : stderr;
   if (out == NULL) die(out_name);
 
+  // Waits for SIGCHLD with a timeout below.
+  sigset_t child_ends;
+  sigemptyset(&child_ends);
+  sigaddset(&child_ends, SIGCHLD);
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &child_ends, &before);
+
   double start = now();
   pid_t child = fork();
   if (child < 0) die("fork");
   if (child == 0) {
+    sigprocmask(SIG_SETMASK, &before, NULL);
     for (char **e = env; *e != NULL; e++) putenv(*e);
     execvp(command[0], command);
     fprintf(stderr, "launch: %s: %s\n", command[0], strerror(errno));
@@ -73,16 +94,26 @@ int main(int argc, char **argv) {
   signal(SIGQUIT, SIG_IGN);
   int status;
   struct rusage used;
-  while (wait4(child, &status, 0, &used) < 0)
-    if (errno != EINTR) die("wait4");
+  double rss_kib = 0, samples = 0;
+  const struct timespec interval = {.tv_nsec = 10000000};
+  for (;;) {
+    pid_t ended = wait4(child, &status, WNOHANG, &used);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR) die("wait4");
+    if (sigtimedwait(&child_ends, NULL, &interval) < 0 && errno == EAGAIN) {
+      rss_kib += resident_kib(child);
+      samples++;
+    }
+  }
   double wall = now() - start;
 
   int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   fprintf(out,
           "{\"wall_s\": %.6f, \"user_s\": %.6f, \"sys_s\": %.6f, \"maxrss_kib\": %ld, "
-          "\"minor_faults\": %ld, \"major_faults\": %ld, \"voluntary_switches\": %ld, "
+          "\"mean_rss_kib\": %.0f, \"minor_faults\": %ld, \"major_faults\": %ld, \"voluntary_switches\": %ld, "
           "\"involuntary_switches\": %ld, \"exit\": %d, \"signal\": %d}\n",
-          wall, seconds(used.ru_utime), seconds(used.ru_stime), used.ru_maxrss, used.ru_minflt,
+          wall, seconds(used.ru_utime), seconds(used.ru_stime), used.ru_maxrss,
+          samples > 0 ? rss_kib / samples : 0, used.ru_minflt,
           used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw, code,
           WIFSIGNALED(status) ? WTERMSIG(status) : 0);
   if (fflush(out) != 0) die("write");

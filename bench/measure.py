@@ -1,0 +1,202 @@
+"""Running one benchmark under one allocator, and noticing who else uses the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from allocators import Allocator
+from benchmark import Benchmark
+
+REPO = Path(__file__).resolve().parent.parent
+BUSY_LIMIT = 0.05     # foreign CPU time, in CPUs, from which a run counts as disturbed
+AGAIN = 2             # times a disturbed run is repeated
+TIMEOUT = 600         # seconds per run
+SYSTEM = "system"
+
+
+# --------------------------------------------------------------------------
+# The machine: what it is, and whether something else is using it
+
+def first_match(path: str, key: str) -> str:
+    try:
+        for line in Path(path).read_text().splitlines():
+            if line.startswith(key):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return ""
+
+
+def read_line(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def describe_machine() -> dict:
+    revision = subprocess.run(["git", "-C", str(REPO), "describe", "--always", "--dirty"],
+                              capture_output=True, text=True).stdout.strip()
+    return {"cpu": first_match("/proc/cpuinfo", "model name"), "cpus": os.cpu_count(),
+            "memory": first_match("/proc/meminfo", "MemTotal"),
+            "kernel": platform.release().split("-")[0], "libc": " ".join(platform.libc_ver()),
+            "thp": read_line("/sys/kernel/mm/transparent_hugepage/enabled"),
+            "governor": read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "python": platform.python_version(), "revision": revision}
+
+
+@dataclass
+class CpuTimes:
+    """Seconds since boot that the CPUs were busy, and stolen by the hypervisor."""
+    busy: float
+    steal: float
+
+    @staticmethod
+    def now() -> "CpuTimes":
+        ticks = [int(v) for v in read_line("/proc/stat").split("\n", 1)[0].split()[1:9]]
+        hz = os.sysconf("SC_CLK_TCK")
+        user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
+        return CpuTimes((user + nice + system + irq + softirq) / hz, steal / hz)
+
+
+# --------------------------------------------------------------------------
+# Running
+
+class RunError(Exception):
+    pass
+
+
+def command_of(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) -> list[str]:
+    arguments = [text.replace("{work}", str(work_folder(b, build))) for text in (b.quick if quick else b.full)]
+    program = build / "bench" / (b.program + (a.suffix if b.static else ""))
+    if not program.exists():
+        program = Path(shutil.which(b.program) or b.program)
+    flags = ["--json", *(["--net"] if net and b.net else [])] if b.kind == "ops" else []
+    return [str(program), *arguments, *flags]
+
+
+def work_folder(b: Benchmark, build: Path) -> Path:
+    return build / "bench-work" / b.name
+
+
+def prepare(b: Benchmark, build: Path) -> None:
+    """Makes the input files, once."""
+    folder = work_folder(b, build)
+    if b.prepare is None or (folder / ".prepared").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    b.prepare(folder)
+    (folder / ".prepared").touch()
+
+
+def run_once(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) -> dict:
+    """One run; a flat record of what benchmark, launcher and machine said."""
+    settings = dict(a.env)  # for the benchmark only, see launch
+    if a.library is not None:
+        settings["LD_PRELOAD"] = str(a.library)
+    env_args = [word for k, v in settings.items() for word in ("--env", f"{k}={v}")]
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    load = os.getloadavg()[0]
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as usage_file:
+        before, start = CpuTimes.now(), time.monotonic()
+        try:
+            done = subprocess.run([str(build / "bench" / "launch"), "--out", usage_file.name,
+                                   *env_args, "--", *command_of(b, a, build, quick, net)],
+                                  env=environment, capture_output=True, text=True, errors="replace",
+                                  stdin=subprocess.DEVNULL, timeout=TIMEOUT)
+        except subprocess.TimeoutExpired as error:
+            raise RunError(f"no end within {TIMEOUT} s") from error
+        elapsed, after = time.monotonic() - start, CpuTimes.now()
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or [""])[-1]
+            raise RunError(f"exit {done.returncode} {last}".strip())
+        usage = json.load(usage_file)
+    if b.kind == "ops":
+        result = {k: v for k, v in json.loads(done.stdout).items() if k not in ("benchmark", "args")}
+    else:
+        result = {"seconds": usage["wall_s"], "peak_rss_kib": usage["maxrss_kib"]}
+        if b.compare_output:
+            result["output"] = hash_of(done.stdout)
+    own = usage["user_s"] + usage["sys_s"]
+    return {"benchmark": b.name, "allocator": a.name, "cpu_seconds": own,
+            **{k: usage[k] for k in ("wall_s", "user_s", "sys_s", "maxrss_kib", "mean_rss_kib",
+                                     "minor_faults", "major_faults", "involuntary_switches")},
+            **result,  # a driver knows better than the launcher what its servers used
+            "load_before": load,
+            # CPU time of everybody else while the run lasted, in CPUs. /proc/stat counts
+            # in ticks of 10 ms, so it says little about runs shorter than that.
+            "foreign_cpus": max(0.0, (after.busy - before.busy - own) / elapsed),
+            "steal_cpus": (after.steal - before.steal) / elapsed}
+
+
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def disturbed(record: dict) -> bool:
+    ticks = (record["foreign_cpus"] + record["steal_cpus"]) * record["wall_s"]
+    return record["foreign_cpus"] + record["steal_cpus"] > BUSY_LIMIT and ticks > 0.025
+
+
+class Session:
+    """All runs of one comparison."""
+
+    def __init__(self, benchmarks: list[Benchmark], allocators: list[Allocator], build: Path,
+                 quick: bool, net: bool, order: random.Random):
+        self.benchmarks, self.allocators = benchmarks, allocators
+        self.build, self.quick, self.net, self.order = build, quick, net, order
+        self.records: list[dict] = []
+        self.failures: dict[tuple[str, str], str] = {}
+        self.outputs: dict[str, str] = {}  # what a program prints under the first allocator
+        self.repeated = 0
+
+    def round(self, number: int) -> None:
+        """Runs everything once; round 0 is the warm-up and is not recorded."""
+        for place, b in enumerate(self.order.sample(self.benchmarks, len(self.benchmarks)), 1):
+            for a in self.order.sample(self.allocators, len(self.allocators)):
+                if (b.name, a.name) in self.failures:
+                    continue
+                progress(f"round {number}: {place}/{len(self.benchmarks)} {b.name} {a.name}")
+                try:
+                    record = self.run(b, a, number)
+                except (RunError, ValueError, OSError) as error:
+                    self.failures[b.name, a.name] = str(error)
+                    progress("")
+                    print(f"{b.name} under {a.name}: failed: {error}", file=sys.stderr)
+                    continue
+                if number > 0:
+                    self.records.append({"round": number, **record})
+        progress("")
+
+    def run(self, b: Benchmark, a: Allocator, number: int) -> dict:
+        """One run, done again if something else used the machine meanwhile."""
+        for _ in range(1 if number == 0 else 1 + AGAIN):
+            record = run_once(b, a, self.build, self.quick, self.net)
+            if "output" in record and self.outputs.setdefault(b.name, record["output"]) != record["output"]:
+                raise RunError("it prints something else than under the other allocators")
+            if not disturbed(record):
+                break
+            self.repeated += number > 0
+        return record
+
+    def values(self, b: str, a: str, key: str) -> list[float]:
+        """By round; empty if the pair failed at any time."""
+        if (b, a) in self.failures:
+            return []
+        return [r[key] for r in self.records if r["benchmark"] == b and r["allocator"] == a and key in r]
+
+
+def progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

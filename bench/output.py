@@ -1,0 +1,97 @@
+"""What a comparison prints and writes."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from measure import Session, disturbed
+from summary import not_first
+
+UNIT = {"ns_per_op": "ns/op", "seconds": "s", "net_ns_per_op": "ns/op"}
+
+
+def verdict(row: dict, reference: str) -> str:
+    if row["allocator"] == reference or row.get("rounds", 5) < 5:
+        return ""  # the interval of fewer rounds is too narrow to judge by
+    return "faster" if row["time_ratio_high"] < 1 else "slower" if row["time_ratio_low"] > 1 else "="
+
+
+HEAD = ["benchmark", "allocator", "time", "", "ratio", "95 % CI", "", "CPU", "memory MiB", "ratio", "mean RSS"]
+LEFT = (0, 1, 3, 6)
+
+
+def number(row: dict, key: str) -> str:
+    return f"{row[key]:.2f}" if row.get(key) else ""
+
+
+def table_rows(summary: dict) -> list[list[str]]:
+    out = []
+    for row in summary["rows"]:
+        if "failure" in row:
+            out.append([row["benchmark"], row["allocator"], "failed", *[""] * 8])
+            continue
+        ratio = ["", "", ""]
+        if "time_ratio" in row:
+            ratio = [f"{row['time_ratio']:.3f}", f"{row['time_ratio_low']:.2f}–{row['time_ratio_high']:.2f}",
+                     verdict(row, summary["reference"])]
+        out.append([row["benchmark"], row["allocator"], f"{row['time']:.2f}", UNIT.get(row["metric"], ""),
+                    *ratio, number(row, "cpu_ratio"), f"{row['rss_kib'] / 1024:.1f}",
+                    number(row, "rss_ratio"), number(row, "mean_rss_ratio")])
+    for mean in summary["geometric_means"]:
+        name = f"mean of {mean['benchmarks']}" + (f", {mean['suite']}" if mean["suite"] != "all" else "")
+        best = f"to best {mean['time_to_best']:.3f}" if "time_to_best" in mean else ""
+        out.append([name, mean["allocator"], best, "", f"{mean['time_ratio']:.3f}",
+                    f"{mean['time_ratio_low']:.2f}–{mean['time_ratio_high']:.2f}", "", "",
+                    f"to best {mean['rss_to_best']:.2f}" if "rss_to_best" in mean else "",
+                    number(mean, "rss_ratio"), ""])
+    return out
+
+
+def print_table(summary: dict) -> None:
+    rows = table_rows(summary)
+    for this, before in reversed(list(zip(rows[1:], rows))):
+        if this[0] == before[0]:
+            this[0] = ""  # name each benchmark once
+    widths = [max(len(r[i]) for r in [HEAD, *rows]) for i in range(len(HEAD))]
+    for row in [HEAD, ["-" * w for w in widths], *rows]:
+        cells = [c.ljust(w) if i in LEFT else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        print("  ".join(cells).rstrip())
+
+
+def print_notes(session: Session, summary: dict, rounds: int) -> None:
+    what = "less the benchmark's own cost where it can be told" if session.net else "of the whole benchmark"
+    print(f"Time {what}, median of {rounds} rounds; ratio to {summary['reference']}: below 1 is faster. "
+          "To best: relative to the best other allocator of each row.")
+    if rounds < 5:
+        print("Fewer than 5 rounds: the intervals are narrower than they should be.")
+    noisy = [r for r in session.records if disturbed(r)]
+    if noisy or session.repeated:
+        print(f"Disturbed by something else on the machine: {session.repeated} runs were done again, "
+              f"{len(noisy)} of {len(session.records)} remained so.")
+    for (b, a), why in session.failures.items():
+        print(f"Failed: {b} under {a}: {why}")
+    if len(session.allocators) > 2:
+        ours = next((a.name for a in session.allocators if a.name.startswith("hakmem")), None)
+        losses = not_first(summary["rows"], ours) if ours else []
+        if losses:
+            print(f"\nWhere {ours} is not first (time, memory; relative to the best other):")
+        for row in losses:
+            print(f"  {row['benchmark']:<22} {row.get('time_to_best', 0):6.2f} {row.get('rss_to_best', 0):6.2f}")
+
+
+def write_csv(path: Path, summary: dict) -> None:
+    names = list(dict.fromkeys(k for row in summary["rows"] for k in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(summary["rows"])
+
+
+def write_mimalloc_csv(path: Path, session: Session) -> None:
+    """One line per run, with the columns of mimalloc-bench."""
+    with path.open("w") as file:
+        file.write("test allocator elapsed rss user sys page-faults page-reclaims\n")
+        for r in session.records:
+            file.write(f"{r['benchmark']} {r['allocator']} {r['wall_s']:.3f} {r['maxrss_kib']} "
+                       f"{r['user_s']:.3f} {r['sys_s']:.3f} {r['major_faults']} {r['minor_faults']}\n")

@@ -1,0 +1,57 @@
+"""All benchmarks: what the suite_*.py beside this file list as BENCHMARKS."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from pathlib import Path
+
+from benchmark import Benchmark
+
+HERE = Path(__file__).resolve().parent
+
+
+def load() -> dict[str, Benchmark]:
+    """By name, suite after suite; the core first."""
+    names = sorted(path.stem for path in HERE.glob("suite_*.py"))
+    names.sort(key=lambda name: name != "suite_core")
+    found: dict[str, Benchmark] = {}
+    for name in names:
+        for b in importlib.import_module(name).BENCHMARKS:
+            if b.name in found:
+                raise SystemExit(f"two benchmarks are called {b.name}")
+            found[b.name] = b
+    return found
+
+
+BENCHMARKS = load()
+# What `make results` has always shown first, and cuts through the core that are of use alone.
+SELECTIONS = {
+    "headline": ("tiny_hot", "random_mixed", "random_mixed_256", "larson", "mid_mt2", "mid_mt2_handover"),
+    "small": ("tiny_hot", "random_mixed", "random_mixed_256", "random_mixed_big", "random_mixed_cold"),
+    "mid": ("mid_mt1", "mid_mt2", "mid_mt4", "mid_mt8", "mid_mt2_handover", "large_mt2"),
+    "threads": ("larson_1", "larson", "mid_mt2", "mid_mt4", "mid_mt2_handover"),
+}
+SUITES = tuple(dict.fromkeys(b.suite for b in BENCHMARKS.values()))
+
+
+def choose(words: list[str]) -> list[Benchmark]:
+    """Benchmarks by their names, by suite, by selection, or "all"; each once."""
+    names: dict[str, None] = {}
+    for word in words:
+        if word == "all":
+            names.update(dict.fromkeys(BENCHMARKS))
+        elif word in SELECTIONS:
+            names.update(dict.fromkeys(SELECTIONS[word]))
+        elif word in SUITES:
+            names.update(dict.fromkeys(n for n, b in BENCHMARKS.items() if b.suite == word))
+        elif word in BENCHMARKS:
+            names[word] = None
+        else:
+            raise SystemExit(f"no benchmark, suite or selection is called {word}; see --list")
+    return [BENCHMARKS[name] for name in names]
+
+
+def lacking(b: Benchmark) -> list[str]:
+    """Commands that the benchmark needs and this machine has not."""
+    return [command for command in b.needs if shutil.which(command) is None]
