@@ -31,6 +31,7 @@ REPO = Path(__file__).resolve().parents[2]
 ROUNDS = 5          # runs of each allocator
 PARALLEL = 1.6      # CPUs in use from which two threads count as running together
 PARALLEL_RUNS = 3   # such runs that are needed of each allocator
+MLEAK_RUNS = 3      # of each length
 PATIENCE = 40       # seconds to wait for them
 TIMEOUT = 120       # seconds per run
 CHECKED = "checks, quarantine, cleared memory"
@@ -154,15 +155,16 @@ def line(name: str, subject: str, other: str, ratio: float, wanted: str, good: b
           f"{'ok' if good else 'WRONG'}", flush=True)
 
 
-def check(build: Path, claim: Claim, found: dict[str, Allocator]) -> bool:
+def check(build: Path, claim: Claim, found: dict[str, Allocator]) -> bool | None:
+    """Does the claim hold? None if that could not be tried."""
     others = [found[o] for o in claim.others if o in found]
     if claim.subject not in found or not others:
         print(f"{claim.name:<10} skipped: {claim.subject} or all others are not built")
-        return True
+        return None
     costs = measure(build, claim, [found[claim.subject], *others])
     if costs is None:
         print(f"{claim.name:<10} skipped: the machine is too busy for two threads at a time")
-        return True
+        return None
     wanted = [f">= {claim.at_least}"] if claim.at_least else []
     wanted += [f"<= {claim.at_most}"] if claim.at_most < float("inf") else []
     right = True
@@ -176,17 +178,22 @@ def check(build: Path, claim: Claim, found: dict[str, Allocator]) -> bool:
 
 
 def check_mleak(build: Path, found: dict[str, Allocator]) -> bool:
-    """Peak RSS must not depend on how many threads have lived; libfloor's does."""
+    """Peak RSS must not grow with the number of threads that have lived; libfloor's does.
+
+    With several threads at a time the peak depends on how many of them really run at
+    once, which is chance (under rpmalloc a factor of two). So there is one at a time.
+    """
     right = True
     for name in ("system", *FAST, "floor"):
         if name not in found:
             continue
-        peaks = [run(build, f"mleak {generations} 4", found[name]).peak_rss_kib
-                 for generations in (500, 4000)]
-        ratio = peaks[1] / peaks[0]
-        good = ratio >= 1.6 if name == "floor" else ratio <= 1.4
+        peaks = [[run(build, f"mleak {generations} 1", found[name]).peak_rss_kib
+                  for generations in (1000, 8000)] for _ in range(MLEAK_RUNS)]
+        short, long = (statistics.median(p) for p in zip(*peaks))
+        ratio = long / short
+        good = ratio >= 1.6 if name == "floor" else ratio <= 1.25
         right &= good
-        line("mleak", name, "itself, RSS", ratio, ">= 1.6" if name == "floor" else "<= 1.4", good)
+        line("mleak", name, "itself, RSS", ratio, ">= 1.6" if name == "floor" else "<= 1.25", good)
     print(f"{'':<10} 8 times as many threads; libfloor keeps what others' threads freed")
     return right
 
@@ -203,12 +210,17 @@ def main() -> int:
     build = options.build.resolve()
     found = find_allocators(build)
     print(f"{'claim':<10} {'allocator':<17} {'against':<15} {'ratio':>7}  wanted")
-    wrong = [c.name for c in CLAIMS
-             if (not options.claims or c.name in options.claims) and not check(build, c, found)]
-    if (not options.claims or "mleak" in options.claims) and not check_mleak(build, found):
-        wrong.append("mleak")
-    print("wrong: " + ", ".join(wrong) if wrong else "all directions are right")
-    return 1 if wrong else 0
+    results = {c.name: check(build, c, found) for c in CLAIMS
+               if not options.claims or c.name in options.claims}
+    if not options.claims or "mleak" in options.claims:
+        results["mleak"] = check_mleak(build, found)
+    wrong = [name for name, right in results.items() if right is False]
+    skipped = [name for name, right in results.items() if right is None]
+    right = len(results) - len(wrong) - len(skipped)
+    print(f"{right} claims hold"
+          + (f"; skipped: {', '.join(skipped)}" if skipped else "")
+          + (f"; wrong: {', '.join(wrong)}" if wrong else ""))
+    return 1 if wrong or right == 0 else 0
 
 
 if __name__ == "__main__":
