@@ -29,9 +29,9 @@ static void add_heap(hak_report_t *r, hak_heap_t *heap) {
     r->classes[c].allocs += hak_load_relaxed(&heap->classes[c].allocs);
     r->classes[c].refills += hak_load_relaxed(&heap->classes[c].refills);
     r->classes[c].blocks += hak_load_relaxed(&heap->classes[c].blocks);
-    r->classes[c].hits += hak_load_relaxed(&heap->classes[c].hits);
-    r->classes[c].misses += hak_load_relaxed(&heap->classes[c].misses);
-    r->classes[c].prefilled += hak_load_relaxed(&heap->classes[c].prefilled);
+    r->classes[c].hits += hak_load_relaxed(&heap->warm[c].hits);
+    r->classes[c].misses += hak_load_relaxed(&heap->warm[c].misses);
+    r->classes[c].prefilled += hak_load_relaxed(&heap->warm[c].prefilled);
   }
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++)
     r->classes[HAK_TINY_CLASSES + i].allocs += hak_load_relaxed(&heap->ring[i].allocs);

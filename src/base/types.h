@@ -13,7 +13,7 @@
 //               ends the heap becomes an orphan and another thread takes it.
 //   owner       the thread that holds a slab's heap (attached to it, or having
 //               claimed it): the only one that touches owner fields.
-//   tiny, L2    classes up to 1 KiB / up to 56 KiB.
+//   tiny, L2    classes up to 4 KiB / up to 56 KiB.
 //   L2.5        64 KiB..1 MiB, one block per run, no owner.
 //   huge        above 1 MiB: a mapping of its own.
 //
@@ -157,20 +157,21 @@ typedef struct {
   hak_word_t allocs;
   hak_word_t refills; // times the front had to be refilled
   hak_word_t blocks;  // blocks those refills brought
-  // Of those that needed another slab than the one in front:
+} hak_class_stats_t;
+
+// How a class has done with its warm pool (thread/warm.c), for statistics and lately.
+typedef struct {
+  // Of the refills, those that needed another slab than the one in front:
   _Atomic uint32_t hits;      // the warm pool had one
   _Atomic uint32_t misses;    // it had none: a trip to what is shared
   _Atomic uint32_t prefilled; // unused slabs those trips brought along
-} hak_class_stats_t;
-
-// How a class has lately done with its warm pool (thread/warm.c).
-typedef struct {
-  uint32_t slabs;       // the heap has of the class
-  uint8_t spares;       // SPARE ones among them
-  uint8_t budget;       // unused slabs a trip brings along
-  uint8_t hits, misses; // since the budget was last looked at
-  uint8_t keep;         // emptied slabs that may stay
-  uint8_t released;     // that did not, since the last miss
+  uint32_t slabs;             // the heap has of the class
+  uint8_t spares;             // SPARE ones among them
+  uint8_t budget;             // unused slabs a trip brings along
+  uint8_t had, lacked;        // hits and misses since the budget was last looked at
+  uint8_t keep;               // emptied slabs that may stay
+  uint8_t released;           // that did not, since the last miss
+  uint8_t growth;             // fresh slabs taken in a row (up to 255)
 } hak_warm_t;
 
 typedef enum {
@@ -203,11 +204,10 @@ struct hak_heap {
   uint32_t pending;               // bytes in remote_map
   uint32_t ticks;                 // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
-  uint8_t growth[HAK_CLASSES]; // fresh slabs taken in a row (up to 255)
-  uint16_t hints_used;         // by rings, from the start
-  bool rings_grew;             // since the hints were last all dropped
-  uint8_t run_count;           // kept L2.5 runs, oldest first
-  uint32_t run_slabs;          // slabs in them
+  uint16_t hints_used; // by rings, from the start
+  bool rings_grew;     // since the hints were last all dropped
+  uint8_t run_count;   // kept L2.5 runs, oldest first
+  uint32_t run_slabs;  // slabs in them
   uint32_t runs[HAK_L25_RING];
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
@@ -223,9 +223,9 @@ struct hak_heap {
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
 };
-#define HAK_RINGS_SIZE (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t))
-_Static_assert(HAK_RINGS_SIZE + HAK_L25_RING * sizeof(uint32_t) <= 3584,
-               "row M3: 3.5 KiB of rings");
+#define HAK_RINGS_SIZE \
+  (HAK_L2_CLASSES * sizeof(hak_ring_t) + (HAK_RING_HINTS + HAK_L25_RING) * sizeof(uint32_t))
+_Static_assert(HAK_RINGS_SIZE <= 3584, "row M3: 3.5 KiB of rings");
 _Static_assert(sizeof(hak_heap_t) - HAK_RINGS_SIZE <= 8192, "heap budget; the rings have theirs");
 
 #endif

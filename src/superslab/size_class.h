@@ -27,7 +27,7 @@ HAK_INLINE unsigned hak_size_class(size_t size) {
 // The same less HAK_TINY_CLASSES, for HAK_TINY_MAX < size <= HAK_L2_MAX.
 HAK_INLINE unsigned hak_size_class_l2(size_t size) {
   unsigned top = hak_high_bit(size - 1);
-  return (unsigned)((size - 1) >> (top - 3)) + (top - 11) * 8;
+  return (unsigned)((size - 1) >> (top - 3)) + (top - HAK_TINY_MAX_SHIFT - 1) * 8;
 }
 
 HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }

@@ -21,8 +21,8 @@
 // next slab will be used in full.
 static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   uint64_t after = hak_option(PREFAULT);
-  if (heap->growth[c] < UINT8_MAX) heap->growth[c]++;
-  if (after == 0 || heap->growth[c] <= after) return;
+  if (heap->warm[c].growth < UINT8_MAX) heap->warm[c].growth++;
+  if (after == 0 || heap->warm[c].growth <= after) return;
   hak_os_populate(hak_slab_start(slab), slab->run * HAK_SLAB_SIZE);
   hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
 }
@@ -62,7 +62,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   hak_warm_count(heap, c, slab != NULL);
   if (slab) {
     if (slab->carved == 0 && slab->zeroed) prefault(heap, slab, c); // prefilled
-    else heap->growth[c] = 0;
+    else heap->warm[c].growth = 0;
     hak_heap_count_stat(heap, HAK_STAT_refill_warm, 1);
     return slab;
   }

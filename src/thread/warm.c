@@ -26,9 +26,13 @@
 // SuperSlab is: beyond it they go back first.
 #define MAPPED_PER_SPARE 8
 
-// A tiny class always keeps one, and an L2 class at first none, as a run holds few
+#define KEEP_ONE_MAX 1024 // bytes per block
+
+// A class up to KEEP_ONE_MAX always keeps one, and an L2 class at first none, as a run holds few
 // blocks and much memory.
-static uint8_t at_least(unsigned c) { return c < HAK_TINY_CLASSES && hak_option(WARM_POOL) != 0; }
+static uint8_t at_least(unsigned c) {
+  return hak_class_size(c) <= KEEP_ONE_MAX && hak_option(WARM_POOL) != 0;
+}
 
 void hak_warm_init(hak_heap_t *heap) {
   for (unsigned c = 0; c < HAK_CLASSES; c++)
@@ -66,20 +70,19 @@ static hak_slab_t *pick_partial(hak_heap_t *heap, unsigned c) {
 
 void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
   hak_warm_t *warm = &heap->warm[size_class];
-  hak_class_stats_t *stats = &heap->classes[size_class];
-  hak_fetch_add_relaxed(hit ? &stats->hits : &stats->misses, 1);
+  hak_fetch_add_relaxed(hit ? &warm->hits : &warm->misses, 1);
   if (!hit) {
     if (warm->released && warm->keep < hak_option(WARM_POOL)) warm->keep++;
     warm->released = 0;
   }
-  *(hit ? &warm->hits : &warm->misses) += 1;
-  if (warm->hits + warm->misses < WINDOW) return;
-  unsigned percent = warm->hits * 100u / WINDOW;
+  *(hit ? &warm->had : &warm->lacked) += 1;
+  if (warm->had + warm->lacked < WINDOW) return;
+  unsigned percent = warm->had * 100u / WINDOW;
   if (percent > SHRINK_ABOVE_PERCENT && warm->budget > 0) warm->budget--;
   else if (percent < GROW_BELOW_PERCENT && warm->budget < hak_option(WARM_POOL) &&
            hak_option(WARM_PREFILL) != 0)
     warm->budget++;
-  warm->hits = warm->misses = 0;
+  warm->had = warm->lacked = 0;
 }
 
 hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class) {
@@ -112,7 +115,7 @@ void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class) {
   hak_slab_init(slab, heap, size_class);
   heap->warm[size_class].slabs++;
   put(heap, slab, size_class);
-  hak_fetch_add_relaxed(&heap->classes[size_class].prefilled, 1);
+  hak_fetch_add_relaxed(&heap->warm[size_class].prefilled, 1);
   hak_heap_count_stat(heap, HAK_STAT_warm_prefill, 1);
 }
 

@@ -101,11 +101,11 @@ static void tiny_16(void) { twice(16); }
 static void tiny_100(void) { twice(100); }
 static void tiny_500(void) { twice(500); }
 static void tiny_1024(void) { twice(1024); }
-static void l2_1025(void) { twice(1025); }
+static void l2_4097(void) { twice(4097); }
 static void l2_5000(void) { twice(5000); }
 static void l2_30000(void) { twice(30000); }
 static void l2_57344(void) { twice(57344); }
-static void l2_apart_1025(void) { twice_with_others_between(1025); }
+static void l2_apart_4097(void) { twice_with_others_between(4097); }
 static void l2_apart_8192(void) { twice_with_others_between(8192); }
 static void l2_apart_57344(void) { twice_with_others_between(57344); }
 static void l25_57345(void) { twice(57345); }
@@ -145,7 +145,7 @@ static void remote(size_t size) {
   free(keep);
 }
 static void remote_tiny(void) { remote(64); }
-static void remote_l2(void) { remote(3000); }
+static void remote_l2(void) { remote(6000); }
 static void remote_l25(void) { remote(100000); }
 
 // The owner frees, then another thread does.
@@ -154,7 +154,7 @@ static void *free_it(void *p) {
   return NULL;
 }
 static void owner_then_other_l2(void) {
-  void *p = malloc(3000), *keep = malloc(3000);
+  void *p = malloc(6000), *keep = malloc(6000);
   expect(p, "double free of a %zu-byte block", malloc_usable_size(p));
   free(p);
   run(free_it, p);
@@ -200,7 +200,7 @@ static void inside(size_t size, size_t offset) {
   if (malloc_usable_size(p) != usable) FAIL("the block was freed");
   free(p);
 }
-static void inside_l2_first(void) { inside(1025, 16); }
+static void inside_l2_first(void) { inside(4097, 16); }
 static void inside_l2_middle(void) { inside(20000, 10000); }
 static void inside_l2_last(void) { inside(57344, 57344 - 16); }
 static void inside_l25_slab(void) { inside(65536, 32768); }
@@ -269,8 +269,8 @@ static const struct {
   void (*run)(void);
 } cases[] = {
     CASE(tiny_16), CASE(tiny_100), CASE(tiny_500), CASE(tiny_1024),
-    CASE(l2_1025), CASE(l2_5000), CASE(l2_30000), CASE(l2_57344),
-    CASE(l2_apart_1025), CASE(l2_apart_8192), CASE(l2_apart_57344),
+    CASE(l2_4097), CASE(l2_5000), CASE(l2_30000), CASE(l2_57344),
+    CASE(l2_apart_4097), CASE(l2_apart_8192), CASE(l2_apart_57344),
     CASE(l25_57345), CASE(l25_65536), CASE(l25_300000), CASE(l25_1_mib), CASE(l25_apart),
     CASE(huge_twice), CASE(remote_tiny), CASE(remote_l2), CASE(remote_l25),
     CASE(owner_then_other_l2), CASE(orphan_l2),

@@ -65,30 +65,30 @@ ISOLATED(stale_hints)
 
 static hak_ring_t *ring_of(size_t size) { return &hak_tls_heap->ring[hak_size_class_l2(size)]; }
 
-// Frees and allocates n blocks of a size in turn.
+// Frees and allocates n blocks of a size in turn; others between them keep their runs.
 static void swing(size_t size, unsigned n, unsigned rounds) {
-  void *p[64];
-  for (unsigned i = 0; i < n; i++) CHECK((p[i] = hak_malloc(size)) != NULL);
+  void *p[96];
+  for (unsigned i = 0; i < 2 * n; i++) CHECK((p[i] = hak_malloc(size)) != NULL);
   for (unsigned round = 0; round < rounds; round++) {
-    for (unsigned i = 0; i < n; i++) hak_free(p[i]);
-    for (unsigned i = 0; i < n; i++) CHECK((p[i] = hak_malloc(size)) != NULL);
+    for (unsigned i = 0; i < 2 * n; i += 2) hak_free(p[i]);
+    for (unsigned i = 0; i < 2 * n; i += 2) CHECK((p[i] = hak_malloc(size)) != NULL);
   }
-  for (unsigned i = 0; i < n; i++) hak_free(p[i]);
+  for (unsigned i = 0; i < 2 * n; i++) hak_free(p[i]);
 }
 
 // A class gets the places it can use, and no more.
 static void capacity_follows_use(void) {
   uint32_t most = (uint32_t)hak_option(L2_RING_CAP);
-  swing(2000, 4, 50);
-  swing(3000, 40, 50);
-  CHECK_EQUAL(ring_of(2000)->capacity, most < HAK_L2_RING_MIN ? most : HAK_L2_RING_MIN);
-  CHECK(ring_of(3000)->capacity >= (most < 32 ? most : 32));
-  CHECK(ring_of(3000)->capacity <= most);
+  swing(5000, 4, 50);
+  swing(6000, 40, 50);
+  CHECK_EQUAL(ring_of(5000)->capacity, most < HAK_L2_RING_MIN ? most : HAK_L2_RING_MIN);
+  CHECK(ring_of(6000)->capacity >= (most < 40 ? most : 40));
+  CHECK(ring_of(6000)->capacity <= most);
   // One that only gives blocks back does not grow.
   static void *p[200];
-  for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = hak_malloc(5000)) != NULL);
+  for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = hak_malloc(7000)) != NULL);
   for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
-  CHECK(ring_of(5000)->capacity <= HAK_L2_RING_MIN);
+  CHECK(ring_of(7000)->capacity <= HAK_L2_RING_MIN);
   hak_heap_check(hak_tls_heap);
 }
 ISOLATED(capacity_follows_use)

@@ -266,7 +266,7 @@ static void warm_pool_table(void) {
   CHECK(n > 0);
   text[n] = 0;
   CHECK(strstr(text, "hakmem warm pool of process ") == text);
-  hak_class_stats_t *c = &hak_heap_by_id(1)->classes[HAK_TINY_CLASSES - 1];
+  hak_warm_t *c = &hak_heap_by_id(1)->warm[31];
   char row[200];
   unsigned long long hits = c->hits, misses = c->misses, prefilled = c->prefilled;
   snprintf(row, sizeof row, "\n  %8u %12llu %12llu %12llu %8llu %%\n       all", 1024, hits, misses,
