@@ -60,30 +60,30 @@ model: configure
 	@$(BUILD)
 	ctest --test-dir build -L model --output-on-failure --no-tests=error -j $(JOBS)
 
-## bench: the core benchmarks against the system allocator
+## bench: the core benchmarks against the system allocator, some minutes
 bench: all
-	@test -f bench/compare.py || $(NOT_THERE)
 	@tools/setup.sh bench
-	$(PYTHON) bench/compare.py --suite core
+	$(PYTHON) bench/compare.py --suite core --rounds 5 --json build/bench-results.json --csv build/bench-results.csv
 
-## bench-peers: the same against every other allocator that can be had
+## bench-peers: all benchmarks against every other allocator that can be had, 45 minutes
 bench-peers: all
-	@test -f bench/compare.py || $(NOT_THERE)
 	@tools/setup.sh peers
-	$(PYTHON) bench/compare.py --suite core --peers all
+	$(PYTHON) bench/compare.py --suite all --peers all --net --budget 45 --json build/bench-peers.json \
+	  --csv build/bench-peers.csv --csv-runs build/bench-peers-runs.csv
+	$(PYTHON) bench/plot.py build/bench-peers.json build/bench-peers.svg
 
 ## ring-sweep: bench_mid_large_mt and random_mixed over sizes of the L2 ring: table, CSV, chart
 ring-sweep: configure
 	@tools/setup.sh bench
 	$(PYTHON) bench/ring_sweep.py
 
-## results: measure the core benchmarks against the peers, write docs/results and README's figures
+## results: measure all benchmarks against the peers, write docs/results and README's figures
 results: all
 	@tools/setup.sh peers
 	@mkdir -p docs/results
-	$(PYTHON) bench/compare.py --allocators hakmem,system --suite core --net --rounds 6 \
-	  --peers mimalloc,mimalloc2,snmalloc,jemalloc,rpmalloc,tcmalloc --json docs/results/core.json
-	$(PYTHON) bench/readme.py docs/results/core.json
+	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --rounds 6 --budget 45 --compact \
+	  --peers mimalloc,mimalloc2,snmalloc,jemalloc,rpmalloc,tcmalloc --json docs/results/full.json
+	$(PYTHON) bench/readme.py docs/results/full.json
 
 ## bench_random_mixed_hakmem, *_hakmem: build one benchmark (build/bench/)
 %_hakmem: configure

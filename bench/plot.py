@@ -26,13 +26,15 @@ def rows_of(result: dict) -> list[tuple[str, dict[str, dict]]]:
     groups: dict[str, dict[str, dict]] = {}
     for row in result["rows"]:
         groups.setdefault(row["benchmark"], {})[row["allocator"]] = row
-    if result["geometric_means"]:
-        groups["geometric mean"] = {m["allocator"]: m for m in result["geometric_means"]}
+    for mean in result["geometric_means"]:
+        name = "mean of all" if mean["suite"] == "all" else f"mean, {mean['suite']}"
+        groups.setdefault(name, {})[mean["allocator"]] = mean
     return list(groups.items())
 
 
 def draw_panel(axes, groups, allocators: list[str], key: str, title: str) -> None:
     height = 0.8 / len(allocators)
+    groups = [(name, {a: r for a, r in group.items() if r.get(key) or "failure" in r}) for name, group in groups]
     values = [row.get(f"{key}_high", row[key]) for _, group in groups for row in group.values()
               if key in row]
     limit = min(WIDEST, 1.15 * max([1.0, *values]))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Put the figures of a comparison into README.md, and its charts beside the result.
 
-    python3 bench/readme.py docs/results/core.json          (make results runs it)
+    python3 bench/readme.py docs/results/full.json          (make results runs it)
 
-Writes core-means.svg and core.svg next to the result and replaces what lies
+Writes full-means.svg and full.svg next to the result and replaces what lies
 between the two `<!-- results -->` marks of README.md. Times and peak RSS are
 ratios to the best allocator of each row, so 1.00 is the winner and losses show.
 """
@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import deps
+from suites import SELECTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "<!-- results -->"
@@ -25,7 +26,7 @@ def ratios(result: dict, key: str) -> dict[str, dict[str, float]]:
     """benchmark -> allocator -> value relative to the least of its row."""
     table: dict[str, dict[str, float]] = {}
     for row in result["rows"]:
-        if key in row:
+        if row.get(key):
             table.setdefault(row["benchmark"], {})[row["allocator"]] = row[key]
     for row in table.values():
         best = min(row.values())
@@ -56,12 +57,20 @@ def markdown(result: dict, allocators: list[str]) -> str:
         return (f"**{text}**" if text == "1.00" else text) + (f" ({r:.2f})" if r else "")
 
     for benchmark, row in time.items():
+        if benchmark not in SELECTIONS["headline"]:
+            continue
         cells = [cell(row.get(name), rss.get(benchmark, {}).get(name)) for name in allocators]
         lines.append(f"| {benchmark} | " + " | ".join(cells) + " |")
-    time_means, rss_means = means(time, allocators), means(rss, allocators)
-    cells = [f"{time_means[name]:.2f} ({rss_means[name]:.2f})" if name in time_means else "–"
-             for name in allocators]
-    lines.append("| *geometric mean* | " + " | ".join(cells) + " |")
+    suites = {row["benchmark"]: row["suite"] for row in result["rows"]}
+    for suite in [*dict.fromkeys(suites.values()), None]:
+        of_suite = {b: row for b, row in time.items() if suite in (None, suites[b])}
+        if suite is not None and len(set(suites.values())) == 1:
+            continue
+        time_means = means(of_suite, allocators)
+        rss_means = means({b: rss[b] for b in of_suite if b in rss}, allocators)
+        cells = [f"{time_means[name]:.2f} ({rss_means.get(name, 0):.2f})" if name in time_means else "–"
+                 for name in allocators]
+        lines.append(f"| *mean of {len(of_suite)}{', ' + suite if suite else ''}* | " + " | ".join(cells) + " |")
     machine = result["machine"]
     versions = ", ".join(f"{a['name']} {a['version']}" for a in result["allocators"] if a.get("version"))
     lines += ["", f"<sub>{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}; medians of "

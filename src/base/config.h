@@ -51,7 +51,7 @@
 #define HAK_L2_RING 48
 #endif
 #define HAK_L2_RING_MIN 8  // a class starts with so many and gets more if that helps (row M4)
-#define HAK_RING_HINTS 496 // all L2 classes of a thread share so many
+#define HAK_RING_HINTS 576 // all L2 classes of a thread share so many
 #ifndef HAK_L25_RING
 #define HAK_L25_RING 16
 #endif
