@@ -95,7 +95,7 @@ typedef struct hak_stats {
   uint64_t live_blocks;     // blocks the program holds
   uint64_t live_bytes;      // usable bytes of those blocks
   uint64_t allocs;          // blocks handed out since start, by tier:
-  uint64_t tiny_allocs;     //   up to 4 KiB
+  uint64_t tiny_allocs;     //   up to 1 KiB
   uint64_t l2_allocs;       //   up to 56 KiB
   uint64_t l25_allocs;      //   up to 1 MiB
   uint64_t huge_allocs;     //   above

@@ -70,6 +70,11 @@ HAK_INLINE void hak_owner_add(hak_word_t *word, uint64_t n) {
   hak_store_relaxed(word, hak_load_relaxed(word) + n);
 }
 
+// The same for the shorter ones.
+HAK_INLINE void hak_owner_inc32(_Atomic uint32_t *word) {
+  hak_store_relaxed(word, hak_load_relaxed(word) + 1);
+}
+
 // word -= 1 by its owner; true if the result is negative.
 HAK_INLINE bool hak_owner_dec_negative(hak_word_t *word) {
 #if HAK_OWNER_ASM

@@ -15,14 +15,14 @@
 #define HAK_SLABS_SHIFT (HAK_SUPERSLAB_SHIFT - HAK_SLAB_SHIFT)
 #define HAK_SLABS_PER_SUPERSLAB (1u << HAK_SLABS_SHIFT)
 
-#define HAK_TINY_MAX_SHIFT 12                          // docs/decisions/0015-tiny-to-4k.md
+#define HAK_TINY_MAX_SHIFT 10                          // docs/decisions/0015-end-of-tiny.md
 #define HAK_TINY_MAX ((size_t)1 << HAK_TINY_MAX_SHIFT) // one slab, many blocks
 #define HAK_L2_MAX ((size_t)56 << 10)                  // a run of slabs, 2 to 56 blocks
 #define HAK_L25_MAX ((size_t)1 << 20)                  // a run of 1 to 16 slabs, one block
 #define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX)             // larger requests are ENOMEM
 
-#define HAK_TINY_CLASSES 48
-#define HAK_L2_CLASSES 30
+#define HAK_TINY_CLASSES 32
+#define HAK_L2_CLASSES 46
 #define HAK_CLASSES (HAK_TINY_CLASSES + HAK_L2_CLASSES)
 #define HAK_TINY_STEPS ((HAK_TINY_MAX >> HAK_MIN_SHIFT) + 1) // entries of heap->tiny
 #define HAK_L2_BLOCKS_MAX 62 // bits 0..61 of a mask; bit 63 is HAK_REMOTE_QUEUED
@@ -51,7 +51,7 @@
 #define HAK_L2_RING 48
 #endif
 #define HAK_L2_RING_MIN 8  // a class starts with so many and gets more if that helps (row M4)
-#define HAK_RING_HINTS 576 // all L2 classes of a thread share so many
+#define HAK_RING_HINTS 464 // all L2 classes of a thread share so many
 #ifndef HAK_L25_RING
 #define HAK_L25_RING 16
 #endif

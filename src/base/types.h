@@ -13,7 +13,7 @@
 //               ends the heap becomes an orphan and another thread takes it.
 //   owner       the thread that holds a slab's heap (attached to it, or having
 //               claimed it): the only one that touches owner fields.
-//   tiny, L2    classes up to 4 KiB / up to 56 KiB.
+//   tiny, L2    classes up to 1 KiB / up to 56 KiB.
 //   L2.5        64 KiB..1 MiB, one block per run, no owner.
 //   huge        above 1 MiB: a mapping of its own.
 //

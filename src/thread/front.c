@@ -54,7 +54,8 @@ static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
   return got.slab;
 }
 
-// A slab other than the one in front, which is used up.
+// A slab other than the one in front, which is used up and in place FULL or PARTIAL; it
+// or none is in front afterwards.
 static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   hak_heap_drain(heap);
   hak_warm_drop_draining(heap);
@@ -71,6 +72,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
     return slab;
   }
   if ((slab = acquire(heap, c)) != NULL) return slab;
+  hak_heap_set_front(heap, c, &hak_slab_none);
   hak_heap_reclaim(heap, 0); // out of memory: what is kept may do
   if ((slab = hak_warm_take(heap, c)) != NULL) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
   else if ((slab = acquire(heap, c)) == NULL) hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
@@ -100,7 +102,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
       hak_heap_count_stat(heap, HAK_STAT_remote_collect, got);
     } else {
-      hak_heap_retire(heap, slab);
+      hak_heap_retire_replaced(heap, slab);
     }
   }
   if (!got) {

@@ -185,8 +185,12 @@ void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab == &hak_slab_none) return;
+  hak_heap_set_front(heap, hak_slab_class(slab), &hak_slab_none);
+  hak_heap_retire_replaced(heap, slab);
+}
+
+void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
-  hak_heap_set_front(heap, c, &hak_slab_none);
   if (c < HAK_TINY_CLASSES)
     hak_owner_add(&heap->classes[c].allocs, hak_load_relaxed(&slab->allocs));
   if (hak_slab_usable(slab)) {
@@ -197,10 +201,13 @@ void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_mark_full(heap, slab);
 }
 
+#define FEW_BLOCKS 80 // docs/decisions/0004-full-mark.md
+
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
-  // Back in use when 1/FULL_MARK of its blocks, but at least one, are free (L2: the
-  // next free).
+  // Back in use when 1/FULL_MARK of its blocks are free, twice as many of those that
+  // would last for few allocations only, but at least one (L2: the next free).
   uint32_t back = slab->capacity / (uint32_t)hak_option(FULL_MARK);
+  if (slab->capacity <= FEW_BLOCKS) back *= 2;
   if (back < 1) back = 1;
   uint32_t mark = slab->capacity - back + 1;
   hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);

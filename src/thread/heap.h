@@ -43,6 +43,8 @@ bool hak_heap_adopt(hak_heap_t *mine);
 // hak_slab_none) out of the front into PARTIAL or FULL (owner).
 void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab);
+// The same, but the caller puts another slab, or none, into the front.
+void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab);
 // A slab in no list that has nothing to hand out becomes FULL (owner).
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
 // Called with the slab in hand when its live blocks fell below its mark (owner).

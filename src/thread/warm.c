@@ -70,7 +70,7 @@ static hak_slab_t *pick_partial(hak_heap_t *heap, unsigned c) {
 
 void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
   hak_warm_t *warm = &heap->warm[size_class];
-  hak_fetch_add_relaxed(hit ? &warm->hits : &warm->misses, 1);
+  hak_owner_inc32(hit ? &warm->hits : &warm->misses);
   if (!hit) {
     if (warm->released && warm->keep < hak_option(WARM_POOL)) warm->keep++;
     warm->released = 0;
@@ -115,7 +115,7 @@ void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class) {
   hak_slab_init(slab, heap, size_class);
   heap->warm[size_class].slabs++;
   put(heap, slab, size_class);
-  hak_fetch_add_relaxed(&heap->warm[size_class].prefilled, 1);
+  hak_owner_inc32(&heap->warm[size_class].prefilled);
   hak_heap_count_stat(heap, HAK_STAT_warm_prefill, 1);
 }
 
