@@ -19,6 +19,7 @@
 #define HAKMEM_BENCH_COMMON_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BENCH_INLINE inline __attribute__((always_inline))
 #define BENCH_NOINLINE __attribute__((noinline))
@@ -69,6 +71,19 @@ static inline uint64_t bench_peak_rss_kib(void) {
     if (sscanf(line, "VmHWM: %llu kB", &kib) == 1) break;
   fclose(f);
   return kib;
+}
+
+// Resident memory now, in KiB; 0 if it cannot be read. Allocates nothing.
+static inline double bench_rss_kib(void) {
+  char text[128];
+  unsigned long total = 0, resident = 0;
+  int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[n > 0 ? n : 0] = '\0';
+  if (sscanf(text, "%lu %lu", &total, &resident) != 2) return 0;
+  return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
 }
 
 // ---------------------------------------------------------------------------
@@ -157,6 +172,14 @@ typedef struct bench_arg {
   uint64_t max;
 } bench_arg_t;
 
+// What a benchmark measures beside time and peak memory.
+typedef struct bench_extra {
+  const char *name; // key of the JSON object; the unit is its end
+  double value;
+} bench_extra_t;
+
+#define BENCH_EXTRAS 12
+
 typedef struct bench {
   const char *name;
   const char *what;  // one line for the usage message
@@ -164,6 +187,7 @@ typedef struct bench {
   bool net;
   bool json;
   bool no_net; // has no floor run: --net is refused
+  bench_extra_t extra[BENCH_EXTRAS]; // up to the first without a name
 } bench_t;
 
 static inline bool bench_is_option(const bench_arg_t *arg) { return arg->name[0] == '-'; }
@@ -247,11 +271,15 @@ static inline void bench_report(const bench_t *b, bench_run_t real, bench_run_t 
            (unsigned long long)real.ops, seconds, rate, ns, (unsigned long long)peak_rss_kib);
     if (b->net)
       printf(", \"floor_ns_per_op\": %.4f, \"net_ns_per_op\": %.4f", floor_ns, ns - floor_ns);
+    for (const bench_extra_t *e = b->extra; e < b->extra + BENCH_EXTRAS && e->name != NULL; e++)
+      printf(", \"%s\": %.2f", e->name, e->value);
     printf("}\n");
   } else {
     printf("%s\nops/s: %.0f\nns/op: %.3f\n", b->name, rate, ns);
     if (b->net) printf("floor ns/op: %.3f\nnet ns/op: %.3f\n", floor_ns, ns - floor_ns);
     printf("elapsed: %.3f s\npeak RSS: %llu KiB\n", seconds, (unsigned long long)peak_rss_kib);
+    for (const bench_extra_t *e = b->extra; e < b->extra + BENCH_EXTRAS && e->name != NULL; e++)
+      printf("%s: %.2f\n", e->name, e->value);
   }
 }
 

@@ -32,7 +32,7 @@
 #define HAK_SUPERSLABS_MAX_SHIFT 20
 #define HAK_SUPERSLABS_MAX ((uint32_t)1 << HAK_SUPERSLABS_MAX_SHIFT)
 
-// HAKMEM_THP=auto: a SuperSlab committed while this many bytes of them are in use gets
+// HAKMEM_THP=auto: a SuperSlab that will fill, committed while this many bytes are in use, gets
 // a huge page; half of the last one lies idle on average, 3 % of that.
 #define HAK_THP_MIN_BYTES ((uint64_t)32 << 20)
 

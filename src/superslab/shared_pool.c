@@ -238,8 +238,8 @@ static void committed_one(void) {
   if (keep < KEEP_MAX) hak_store_relaxed(&keep_limit, keep * 2);
 }
 
-bool hak_pool_map(unsigned n, unsigned more, hak_claim_t *claim) {
-  uint32_t number = hak_superslab_acquire();
+bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim) {
+  uint32_t number = hak_superslab_acquire(fills);
   if (!number) return false;
   committed_one();
   uint32_t bits = choose(ALL_FREE, n, more);
@@ -253,7 +253,7 @@ bool hak_pool_map(unsigned n, unsigned more, hak_claim_t *claim) {
 
 hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source) {
   hak_claim_t claim;
-  if (!hak_pool_find(n, 0, &claim) && !hak_pool_map(n, 0, &claim)) return NULL;
+  if (!hak_pool_find(n, 0, &claim) && !hak_pool_map(n, 0, true, &claim)) return NULL;
   *source = claim.source;
   return claim.slab;
 }

@@ -28,7 +28,8 @@ typedef struct {
 // that drain, then empty ones; false: no room. map: from a new one; false: out of
 // memory. acquire: the one, then the other; NULL: out of memory.
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
-bool hak_pool_map(unsigned n, unsigned more, hak_claim_t *claim);
+// fills: see hak_superslab_acquire.
+bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim);
 hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source);
 // Gives them back; kind must be FREE already. What it did is told by the result.
 typedef enum { HAK_RELEASED, HAK_RELEASED_EMPTY, HAK_RELEASED_EVICTED } hak_released_t;

@@ -112,15 +112,15 @@ static uint32_t new_number(void) {
 
 // Only where the choice differs from what the kernel does anyway: where huge pages are
 // always on, an unwanted one would cost 2 MiB at the first touch.
-static void advise(void *p) {
+static void advise(void *p, bool fills) {
   uint64_t thp = hak_option(THP);
   bool on =
-      thp == HAK_THP_ALWAYS ||
-      (thp == HAK_THP_AUTO && hak_load_relaxed(&hak_mapped.superslab_bytes) >= HAK_THP_MIN_BYTES);
+      thp == HAK_THP_ALWAYS || (thp == HAK_THP_AUTO && fills &&
+                                hak_load_relaxed(&hak_mapped.superslab_bytes) >= HAK_THP_MIN_BYTES);
   hak_os_huge_pages(p, HAK_SUPERSLAB_SIZE, on);
 }
 
-static bool commit(uint32_t number) {
+static bool commit(uint32_t number, bool fills) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p;
   if (number < range_end) {
@@ -140,15 +140,15 @@ static bool commit(uint32_t number) {
     hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
   }
   hak_store_relaxed(&superslab->committed, 1);
-  advise((void *)superslab->base);
+  advise((void *)superslab->base, fills);
   return true;
 }
 
-uint32_t hak_superslab_acquire(void) {
+uint32_t hak_superslab_acquire(bool fills) {
   uint32_t number = hak_pool_take_cold();
   if (!number) number = new_number();
   if (!number) return 0;
-  if (!commit(number)) {
+  if (!commit(number, fills)) {
     hak_pool_add_cold(number);
     return 0;
   }

@@ -55,7 +55,8 @@ HAK_INLINE char *hak_slab_start(const hak_slab_t *slab) {
 
 // A SuperSlab with committed memory that the caller holds whole (free_mask 0):
 // a decommitted one again, else a new number. 0 if memory or numbers ran out.
-uint32_t hak_superslab_acquire(void);
+// fills: all of it is going to be used soon, so a huge page is worth having.
+uint32_t hak_superslab_acquire(bool fills);
 // Gives memory of a SuperSlab the caller holds whole back to the system.
 void hak_superslab_decommit(uint32_t number);
 

@@ -19,6 +19,8 @@
 
 // A class that has taken many fresh slabs without getting blocks back is growing: the
 // next slab will be used in full.
+#define GROWING 16 // docs/decisions/0008-prefault-huge-pages.md
+
 static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   uint64_t after = hak_option(PREFAULT);
   if (heap->warm[c].growth < UINT8_MAX) heap->warm[c].growth++;
@@ -33,7 +35,7 @@ static bool claim(hak_heap_t *heap, unsigned c, hak_claim_t *claim) {
   unsigned n = hak_classes[c].run, more = hak_warm_wants(heap, c);
   if (hak_pool_find(n, more, claim)) return true;
   if (hak_warm_drop_many(heap) && hak_pool_find(n, more, claim)) return true;
-  return hak_pool_map(n, more, claim);
+  return hak_pool_map(n, more, heap->warm[c].growth >= GROWING, claim);
 }
 
 static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {

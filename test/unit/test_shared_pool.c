@@ -181,7 +181,7 @@ static void more_than_one(void) {
   hak_process_init();
   hak_claim_t claim;
   CHECK(!hak_pool_find(1, 3, &claim));
-  CHECK(hak_pool_map(1, 3, &claim));
+  CHECK(hak_pool_map(1, 3, true, &claim));
   hak_slab_t *first = claim.slab;
   CHECK_EQUAL(claim.more, 14);
   CHECK_EQUAL(claim.source, HAK_FROM_MAP);
@@ -196,7 +196,7 @@ static void more_than_one(void) {
   CHECK(hak_pool_find(1, 31, &claim)); // what there is
   CHECK_EQUAL(__builtin_popcount(claim.more), 25);
   CHECK(hak_pool_find(1, 3, &claim) == false);
-  CHECK(hak_pool_map(16, 3, &claim)); // a run comes alone
+  CHECK(hak_pool_map(16, 3, true, &claim)); // a run comes alone
   CHECK_EQUAL(claim.more, 0);
 }
 ISOLATED(more_than_one)
@@ -210,7 +210,7 @@ static bool draining(uint32_t number) {
 // Number of a new SuperSlab of which all slabs are in use.
 static uint32_t full_one(void) {
   hak_claim_t claim;
-  CHECK(hak_pool_map(1, 31, &claim));
+  CHECK(hak_pool_map(1, 31, true, &claim));
   return number_of(claim.slab);
 }
 static void release(uint32_t number, unsigned from, unsigned to) {
@@ -355,7 +355,7 @@ static _Atomic unsigned acquired;
 // One slab; those that come with it are given back.
 static hak_slab_t *acquire_more(uint8_t me) {
   hak_claim_t claim;
-  if (!hak_pool_find(1, 3, &claim)) CHECK(hak_pool_map(1, 3, &claim));
+  if (!hak_pool_find(1, 3, &claim)) CHECK(hak_pool_map(1, 3, true, &claim));
   for (; claim.more; claim.more &= claim.more - 1) {
     hak_slab_t *slab = claim.slab + hak_low_bit(claim.more);
     mark(slab, 1, 0, me);

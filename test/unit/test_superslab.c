@@ -15,7 +15,7 @@ static char *memory_of(uint32_t number) {
 static void lookup_of_every_slab(void) {
   hak_process_init();
   for (unsigned i = 0; i < 200; i++) {
-    uint32_t number = hak_superslab_acquire();
+    uint32_t number = hak_superslab_acquire(true);
     CHECK(number != 0 && number < hak_superslab_count());
     char *base = memory_of(number);
     CHECK(((uintptr_t)base & (HAK_SUPERSLAB_SIZE - 1)) == 0);
@@ -39,7 +39,7 @@ ISOLATED(lookup_of_every_slab)
 
 static void strangers(void) {
   hak_process_init();
-  uint32_t number = hak_superslab_acquire();
+  uint32_t number = hak_superslab_acquire(true);
   int local;
   static int global;
   void *heap = malloc(100);
@@ -68,7 +68,7 @@ static void decommitted_numbers_come_back_zeroed(void) {
   uint32_t numbers[10];
   uint64_t bytes = hak_mapped.superslab_bytes;
   for (unsigned i = 0; i < COUNT(numbers); i++) {
-    numbers[i] = hak_superslab_acquire();
+    numbers[i] = hak_superslab_acquire(true);
     memset(memory_of(numbers[i]), 0xab, HAK_SUPERSLAB_SIZE);
   }
   CHECK_EQUAL(hak_mapped.superslab_bytes - bytes, COUNT(numbers) * HAK_SUPERSLAB_SIZE);
@@ -79,7 +79,7 @@ static void decommitted_numbers_come_back_zeroed(void) {
   if (!SANITIZED) CHECK(resident - hak_os_resident() > 9 * HAK_SUPERSLAB_SIZE);
   bool seen[COUNT(numbers)] = {false};
   for (unsigned i = 0; i < COUNT(numbers); i++) {
-    uint32_t number = hak_superslab_acquire();
+    uint32_t number = hak_superslab_acquire(true);
     unsigned which = 0;
     while (which < COUNT(numbers) && numbers[which] != number) which++;
     CHECK(which < COUNT(numbers) && !seen[which]);
@@ -98,14 +98,14 @@ static void refused_decommits(void) {
   const unsigned kinds[] = {HAK_FAULT_UNMAP, HAK_FAULT_DISCARD, HAK_FAULT_UNMAP | HAK_FAULT_DISCARD,
                             HAK_FAULT_ALL};
   for (unsigned i = 0; i < COUNT(kinds); i++) {
-    uint32_t number = hak_superslab_acquire();
+    uint32_t number = hak_superslab_acquire(true);
     char *before = memory_of(number);
     hak_registry.superslabs[number].dirty = UINT32_MAX;
     memset(before, 0xab, HAK_SUPERSLAB_SIZE);
     hak_os_fault(kinds[i], 0, false);
     hak_superslab_decommit(number);
     hak_os_fault(0, 0, false);
-    CHECK_EQUAL(hak_superslab_acquire(), number);
+    CHECK_EQUAL(hak_superslab_acquire(true), number);
     bool zero = all_zero(memory_of(number), HAK_SUPERSLAB_SIZE);
     CHECK_EQUAL(hak_registry.superslabs[number].dirty != 0, !zero);
     if (!(kinds[i] & HAK_FAULT_UNMAP)) CHECK(zero);
@@ -121,14 +121,14 @@ static void refused_memory(void) {
     uint64_t bytes = hak_mapped.superslab_bytes;
     hak_os_fault(HAK_FAULT_ALL, 0, false);
     errno = 0;
-    for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(hak_superslab_acquire(), 0);
+    for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(hak_superslab_acquire(true), 0);
     CHECK_EQUAL(errno, 0);
     uint64_t calls = hak_os_fault_calls();
     hak_os_fault(0, 0, false);
     CHECK(calls >= 10);
     CHECK_EQUAL(hak_mapped.superslab_bytes, bytes);
     CHECK(hak_superslab_count() <= 3); // refused numbers are tried again
-    CHECK(hak_superslab_acquire() != 0);
+    CHECK(hak_superslab_acquire(true) != 0);
   }
 }
 ISOLATED(refused_memory)
@@ -198,7 +198,7 @@ static _Atomic uint32_t holder[THREADS * PER_THREAD + 100];
 static void *acquire_many(void *argument) {
   uint32_t me = (uint32_t)(uintptr_t)argument, mine[PER_THREAD];
   for (unsigned i = 0; i < PER_THREAD; i++) {
-    mine[i] = hak_superslab_acquire();
+    mine[i] = hak_superslab_acquire(true);
     CHECK(mine[i] != 0 && mine[i] < COUNT(holder));
     CHECK_EQUAL(hak_exchange_acq_rel(&holder[mine[i]], me), 0);
     *memory_of(mine[i]) = (char)me;
