@@ -31,9 +31,14 @@ HAK_NOINLINE static void *alloc_other(size_t size) {
   return HAK_LIKELY(p != NULL) ? p : hak_api_no_memory();
 }
 
-void *hak_api_alloc(size_t size) {
+// What a thread freed last of an L2 class, NULL if size is not of one.
+HAK_INLINE void *hit_l2(size_t size) {
   bool l2 = size - (HAK_TINY_MAX + 1) < HAK_L2_MAX - HAK_TINY_MAX;
-  void *p = HAK_LIKELY(l2) ? hak_front_hit_l2(size) : NULL;
+  return HAK_LIKELY(l2) ? hak_front_hit_l2(size) : NULL;
+}
+
+void *hak_api_alloc(size_t size) {
+  void *p = hit_l2(size);
   return HAK_LIKELY(p != NULL) ? p : alloc_other(size);
 }
 
@@ -78,6 +83,18 @@ static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   return size <= block->usable && size >= block->usable / 2 ? p : NULL;
 }
 
+// To another block.
+static void *move(void *p, size_t usable, size_t size, const char *function) {
+  void *q = hak_front_hit(size);
+  if (!q) q = hit_l2(size);
+  if (!q) q = hak_front_alloc(size, NULL);
+  if (!q) return size <= usable ? p : hak_api_no_memory(); // shrinking cannot fail
+  memcpy(q, p, size < usable ? size : usable);
+  hak_front_free(p, function);
+  count(HAK_STAT_realloc_copy);
+  return q;
+}
+
 static void *resize(void *p, size_t size, const char *function) {
   hak_block_t block;
   if (!hak_front_find(p, function, &block)) {
@@ -86,17 +103,25 @@ static void *resize(void *p, size_t size, const char *function) {
   }
   if (size > HAK_SIZE_MAX) return hak_api_no_memory();
   void *q = resize_in_place(&block, p, size);
-  if (q) {
-    count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
-    return q;
-  }
-  q = hak_front_hit(size);
-  if (!q) q = hak_front_alloc(size, NULL);
-  if (!q) return size <= block.usable ? p : hak_api_no_memory(); // shrinking cannot fail
-  memcpy(q, p, size < block.usable ? size : block.usable);
-  hak_front_free(p, function);
-  count(HAK_STAT_realloc_copy);
+  if (!q) return move(p, block.usable, size, function);
+  count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;
+}
+
+// Usable bytes of a block in one of the calling thread's slabs; 0 if it is not one.
+static size_t usable_here(void *p) {
+  hak_slab_t *slab;
+  if (HAK_CHECKS || !hak_range_find(p, &slab)) return 0;
+  unsigned c = hak_slab_class(slab);
+  if (hak_differs(&slab->local, hak_tls_heap)) {
+    uint32_t number;
+    slab -= slab->offset;
+    bool ours = !hak_differs(&slab->holder, hak_tls_heap) && hak_slab_block_l2(slab, p, &number) &&
+                !(hak_load_relaxed(&slab->mask) >> number & 1);
+    return ours ? hak_class_size(hak_slab_class(slab)) : 0;
+  }
+  size_t size = hak_class_size(c), offset = (uintptr_t)p & (HAK_SLAB_SIZE - 1);
+  return hak_class_block_at(c, offset) * size == offset && slab->free != p ? size : 0;
 }
 
 HAK_EXPORT void *hak_realloc(void *p, size_t size) {
@@ -105,7 +130,11 @@ HAK_EXPORT void *hak_realloc(void *p, size_t size) {
     hak_front_free(p, "realloc");
     return NULL;
   }
-  return resize(p, size, "realloc");
+  size_t usable = usable_here(p);
+  if (HAK_UNLIKELY(usable == 0 || size > HAK_SIZE_MAX)) return resize(p, size, "realloc");
+  if (size > usable || size < usable / 2) return move(p, usable, size, "realloc");
+  hak_owner_inc(&hak_tls_heap->stats[HAK_STAT_realloc_in_place]);
+  return p;
 }
 
 HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {

@@ -149,7 +149,7 @@ static void words(void **state) {
   START("HAKMEM_SS_LOOKUP_KIND=auto|range");
   has("is not one of");
   START("HAKMEM_MODE=turbo");
-  value("LRU_CAP", 8);
+  value("LRU_CAP", 2);
   has("HAKMEM_MODE=turbo is not one of balanced|lean|fast");
   START("HAKMEM_QUIET=2");
   has("HAKMEM_QUIET=2 is not in 0..1; ignored");
@@ -184,7 +184,7 @@ static void help_lists_every_row(void **state) {
 #undef HAK_OPTION
 #undef HAK_CHOICE
 #undef HAK_TEXT
-  has("HAKMEM_LRU_CAP = 17 (environment, default 8, 0..1000000)");
+  has("HAKMEM_LRU_CAP = 17 (environment, default 2, 0..1000000)");
 }
 
 int main(int argc, char **argv) {

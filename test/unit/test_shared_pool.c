@@ -42,6 +42,7 @@ static void check_masks(void) {
 
 static void runs_of_every_length(void) {
   hak_process_init();
+  hak_option(LRU_CAP) = 8; // none goes back in between
   hak_slab_t *slabs[17];
   for (unsigned round = 0; round < 50; round++) {
     for (unsigned n = 1; n <= 16; n++) mark(slabs[n] = acquire(n), n, 0, 1);
