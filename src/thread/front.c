@@ -29,13 +29,21 @@ static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
 }
 
+// A SuperSlab is going to be used in full if the class is growing, or if the heaps have
+// much more than the slab per class that each of them may have begun and left.
+#define BEGUN_BYTES ((uint64_t)HAK_CLASSES * HAK_SLAB_SIZE)
+static bool fills(const hak_heap_t *heap, unsigned c) {
+  return heap->warm[c].growth >= GROWING ||
+         hak_load_relaxed(&hak_mapped.superslab_bytes) >= hak_heap_count() * BEGUN_BYTES;
+}
+
 // From the shared pool, with slabs for the warm pool. Before a SuperSlab is mapped
 // the unused slabs of other classes go back if they are many.
 static bool claim(hak_heap_t *heap, unsigned c, hak_claim_t *claim) {
   unsigned n = hak_classes[c].run, more = hak_warm_wants(heap, c);
   if (hak_pool_find(n, more, claim)) return true;
   if (hak_warm_drop_many(heap) && hak_pool_find(n, more, claim)) return true;
-  return hak_pool_map(n, more, heap->warm[c].growth >= GROWING, claim);
+  return hak_pool_map(n, more, fills(heap, c), claim);
 }
 
 static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {

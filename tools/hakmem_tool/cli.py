@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import ToolError, run, stats, which
+from . import ToolError, bench, run, stats, which
 
 DESCRIPTION = """\
 Runs programs on the HAKMEM allocator and shows what its heap did.
@@ -14,6 +14,7 @@ Runs programs on the HAKMEM allocator and shows what its heap did.
                            same output? which is faster? what did the heap do?
   hakmem stats FILE...     prints statistics files (HAKMEM_STATS=json)
   hakmem which PID         is HAKMEM in use in that process?
+  hakmem bench             benchmarks against other allocators
 """
 
 
@@ -58,6 +59,23 @@ def build_parser():
         "it is, 1 if not, 2 if that cannot be found out.")
     p.add_argument("pid", type=positive, metavar="PID")
     p.set_defaults(function=which.command)
+
+    p = commands.add_parser(
+        "bench", help="benchmarks against other allocators",
+        description="Interleaved runs of the benchmarks under HAKMEM and others; medians, 95 % "
+        "intervals, and where HAKMEM is not first. Peers are fetched and built on first use. "
+        "`python3 bench/compare.py --help` has more.")
+    p.add_argument("--against", metavar="A,B...", default="system",
+                   help="'system' (default), names of peers ('all': every one), or paths of libraries")
+    p.add_argument("--suite", metavar="A,B...", default="core",
+                   help="suites or benchmarks: core (default), standard, cases, all, a name")
+    p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
+    p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
+    p.add_argument("--rounds", metavar="N", type=positive, help="measured rounds (default 10, quick 3)")
+    p.add_argument("--budget", metavar="MINUTES", type=positive, help="start no round that ends later")
+    p.add_argument("--json", metavar="FILE", help="write every run and the summary")
+    p.add_argument("--csv", metavar="FILE", help="write the summary")
+    p.set_defaults(function=bench.command)
     return parser
 
 
