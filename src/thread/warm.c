@@ -35,8 +35,10 @@ static uint8_t at_least(unsigned c) {
 }
 
 void hak_warm_init(hak_heap_t *heap) {
-  for (unsigned c = 0; c < HAK_CLASSES; c++)
-    heap->warm[c] = (hak_warm_t){.budget = (uint8_t)hak_option(WARM_PREFILL), .keep = at_least(c)};
+  for (unsigned c = 0; c < HAK_CLASSES; c++) { // its counters may be read at any time
+    heap->warm[c].budget = (uint8_t)hak_option(WARM_PREFILL);
+    heap->warm[c].keep = at_least(c);
+  }
 }
 
 static void put(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
