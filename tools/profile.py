@@ -27,7 +27,7 @@ from profile_report import callgrind, layers, output, perf, symbols  # noqa: E40
 ROOT = Path(TOOLS).parent
 BUILD = ROOT / "build"
 # Name, program, arguments for time, arguments for callgrind, which is fifty times slower.
-BENCHMARKS = (("random_mixed", "bench_random_mixed", ("40000000",), ("1500000",)),
+BENCHMARKS = (("random_mixed", "bench_random_mixed", ("100000000",), ("1500000",)),
               ("tiny_hot", "bench_tiny_hot", ("400000000",), ("4000000",)))
 
 

@@ -1,9 +1,10 @@
 """What to look at next: sentences computed from the shares, no wisdom beyond them."""
 
-from .layers import LAYERS
+from .layers import HIT_PATH, LAYERS
 
 NOISE = 0.005  # shares of everything below this are not worth a sentence
 SAMPLES = 1000  # fewer say little
+ALL_HITS = 0.95
 
 HINTS = {
     "libc": "see which function: memset is calloc on memory not known to be zero, memcpy is realloc that moves",
@@ -58,6 +59,20 @@ def compare_time_with_instructions(time, instructions):
     return lines
 
 
+def differences(runs):
+    """How the second of two workloads differs from the first, outside the program."""
+    if len(runs) != 2:
+        return []
+    one, two = ((run.time or run.instructions) for run in runs)
+    if one is None or two is None:
+        return []
+    a, b = one.shares_without_program(), two.shares_without_program()
+    moved = sorted((name for name in a if abs(a[name] - b[name]) > 0.01), key=lambda n: -abs(a[n] - b[n]))
+    lines = [f"{LAYERS[name][0]}: {percent(a[name])} in {runs[0].name}, {percent(b[name])} in {runs[1].name}"
+             for name in moved[:6]]
+    return lines or ["no layer differs by more than 1 %"]
+
+
 def of_workload(run):
     """Lines for one workload; run has name, time, instructions, usage."""
     profile = run.time or run.instructions
@@ -67,7 +82,13 @@ def of_workload(run):
     what = "time" if run.time else "instructions"
     lines = []
     excess = above_expectation(profile)
-    if excess:
+    outside = profile.shares_without_program()
+    hit = sum(outside[name] for name in HIT_PATH)
+    if hit > ALL_HITS:
+        lines.append(f"{percent(hit)} of the {what} outside the program is the hit path: nothing but fewer or cheaper "
+                     f"instructions there would help (largest: {largest_function(profile, 'front')}; "
+                     "test/unit/instructions lists them)")
+    elif excess:
         layer, share, expected = excess[0]
         lines.append(f"look at {LAYERS[layer][0]}: {percent(share)} of the {what} outside the program, "
                      f"expected at most {percent(expected)}; largest there: {largest_function(profile, layer)}")
@@ -76,10 +97,9 @@ def of_workload(run):
         if rest:
             lines.append("then: " + "; ".join(rest))
     else:
-        shares = profile.shares_without_program()
-        layer = max(shares, key=shares.get)
+        layer = max(outside, key=outside.get)
         lines.append(f"no layer is above its expectation; the largest is {LAYERS[layer][0]} with "
-                     f"{percent(shares[layer])} of the {what} outside the program")
+                     f"{percent(outside[layer])} of the {what} outside the program")
     lines += compare_time_with_instructions(run.time, run.instructions)
     if program > 0.6:
         lines.append(f"{percent(program)} is the program's own: no allocator can make more than "

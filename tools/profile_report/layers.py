@@ -10,14 +10,15 @@ import re
 
 Frame = collections.namedtuple("Frame", "function file line")  # file below src/
 
-# name, what it is, and the share of everything but the program that it may have in a
-# workload of hits; above that it is worth a look.
+# Name, what it is, and the share of everything but the program that it may have before it
+# is worth a look. Entry, front and lookup are the hit path: what a good workload consists of.
+HIT_PATH = ("entry", "front", "lookup")
 LAYERS = {
     "program": ("the program itself", None),
     "libc": ("C library and dynamic linker", 0.05),
-    "entry": ("entry: the exported names, realloc, statistics", 0.30),
-    "front": ("front: the hit path of malloc and free", 0.60),
-    "lookup": ("lookup: from a pointer to its slab", 0.35),
+    "entry": ("entry: the exported names, realloc, statistics", 0.20),
+    "front": ("front: the hit path of malloc and free", 0.75),
+    "lookup": ("lookup: from a pointer to its slab", 0.30),
     "refill": ("refill: misses of the front, carving, collecting", 0.06),
     "warm": ("warm pool", 0.02),
     "shared": ("shared pool and SuperSlabs", 0.02),
@@ -53,6 +54,7 @@ TABLE = [(re.compile(file), re.compile(function), layer) for file, function, lay
     (r"thread/heap\.h", r"hak_heap_(enter|leave|count).*", "heap"),
     (r"superslab/(shared_pool|superslab)\.c", r".*", "shared"),
     (r"superslab/shared_pool\.h", r".*", "shared"),
+    (r"superslab/size_class\.c", r".*", "heap"),
     (r"pool/.*", r".*", "large"),
     (r"os/.*", r".*", "os"),
     (r"core/.*\.c", r".*", "heap"),
@@ -62,7 +64,8 @@ TABLE = [(re.compile(file), re.compile(function), layer) for file, function, lay
 KERNEL_FAULT = re.compile(r"page_fault|user_addr_fault|handle_mm_fault|faultin_page|populate")
 KERNEL_CALL = re.compile(r"do_syscall|entry_SYSCALL|el0_svc|invoke_syscall|ret_from_fork")
 KERNEL_START = re.compile(r"execve|do_exit|exit_mmap|bprm")
-KERNEL_OBJECT = re.compile(r"\[(kernel|guest\.kernel|kernel\.kallsyms|vmlinux)|/vmlinux|\.ko\b|^\[.*\]$")
+# perf writes [kernel.kallsyms] and modules as [name]; it brackets some user memory as well.
+KERNEL_OBJECT = re.compile(r"^\[(?!unknown|heap|stack|anon|vdso|vsyscall).*\]|/vmlinux|\.ko\b")
 LIBC_OBJECT = re.compile(r"/(libc|libm|libpthread|ld-linux|ld|libstdc\+\+|libgcc_s)[-.\w]*\.so|\[vdso\]|/valgrind/")
 
 
@@ -114,8 +117,9 @@ class Profile:
         if frame is None:
             self.add(layer, symbol or "?", count)
             return
-        plain = symbol in (frame.function, "", None) or symbol.split(".")[0] == frame.function
-        name = frame.function if plain else f"{frame.function} in {symbol}"
+        # Not the symbol: malloc and hak_malloc are the same code.
+        outer = chain[-1].function
+        name = frame.function if outer == frame.function else f"{frame.function} in {outer}"
         self.add(layer, name, count, f"{frame.file}:{frame.line}")
 
     def shares(self):

@@ -53,6 +53,8 @@ def text(runs, notes, top=12):
             lines.append(f"{run.name}, lines of the library by {heading}")
             lines += [f"  {advice.percent(n / max(1, p.total)):>7}  src/{line}"
                       for line, n in p.lines.most_common(top)]
+    if differences := advice.differences(runs):
+        lines += ["", "What differs, in shares of all but the program:", *(f"  - {line}" for line in differences)]
     for run in runs:
         lines += ["", f"What to look at next, {run.name}:"]
         lines += [f"  - {line}" for line in advice.of_workload(run)]

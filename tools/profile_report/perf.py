@@ -52,7 +52,7 @@ def profile(samples, library, name):
             address = place[ip, symbol]
             name_there = library.symbol(address) if address is not None else symbol
             result.add_library(symbol or name_there, library.chain(address), 1)
-        elif path != "[vdso]" and layers.KERNEL_OBJECT.search(path):
+        elif layers.KERNEL_OBJECT.search(path):
             kernel = [s for _, s, p in chain if layers.KERNEL_OBJECT.search(p)]
             result.add(layers.of_kernel(kernel), f"{symbol or '?'} (kernel)", 1)
         else:
