@@ -63,8 +63,8 @@ def estimate(run):
     user, kernel = run.usage["user_s"], run.usage["sys_s"]
     result = layers.Profile("estimate", "microseconds")
     for (layer, function), n in run.instructions.functions.items():
-        result.add(layer, function, n / run.instructions.total * user * 1e6)
-    result.add("faults", "kernel, faults and calls together", kernel * 1e6)
+        result.add(layer, function, round(n / run.instructions.total * user * 1e6))
+    result.add("faults", "kernel, faults and calls together", round(kernel * 1e6))
     return result
 
 

@@ -7,7 +7,8 @@ SAMPLES = 1000  # fewer say little
 ALL_HITS = 0.95
 
 HINTS = {
-    "libc": "see which function: memset is calloc on memory not known to be zero, memcpy is realloc that moves",
+    "libc": "see which function: memset and memcpy are the program's own, or calloc on memory not known to be zero and "
+            "realloc that moves; the linker's is the start",
     "entry": "the wrappers do more than inline the front: test/unit/instructions shows the instructions",
     "front": "list the lines: a load that waits is a cache miss of slab, descriptor or block",
     "lookup": "most likely the pointers miss the range (HAKMEM_SS_LOOKUP_KIND=table?), or the descriptor is not cached",

@@ -15,7 +15,7 @@ Frame = collections.namedtuple("Frame", "function file line")  # file below src/
 HIT_PATH = ("entry", "front", "lookup")
 LAYERS = {
     "program": ("the program itself", None),
-    "libc": ("C library and dynamic linker", 0.05),
+    "libc": ("C library, dynamic linker, compiler's helpers", 0.05),
     "entry": ("entry: the exported names, realloc, statistics", 0.20),
     "front": ("front: the hit path of malloc and free", 0.75),
     "lookup": ("lookup: from a pointer to its slab", 0.30),
@@ -115,6 +115,8 @@ class Profile:
     def add_library(self, symbol, chain, count):
         layer, frame = of_chain(chain)
         if frame is None:
+            # The compiler's own functions (__popcountdi2) are linked in and have no lines.
+            layer = "libc" if not chain and symbol.startswith("__") else layer
             self.add(layer, symbol or "?", count)
             return
         # Not the symbol: malloc and hak_malloc are the same code.

@@ -166,6 +166,13 @@ class Attribution(unittest.TestCase):
                 self.assertTrue(any(name in p.read_text() for p in files), f"{file.pattern} {name} ({layer})")
 
 
+    def test_the_compilers_helpers_have_no_lines(self):
+        p = layers.Profile("callgrind", "instructions")
+        p.add_library("__popcountdi2", [], 3)
+        p.add_library("odd", [], 1)
+        self.assertEqual(dict(p.layers), {"libc": 3, "other": 1})
+
+
 class Callgrind(unittest.TestCase):
     def test_costs_of_callees_are_not_counted_twice(self):
         counts = callgrind.parse(CALLGRIND.splitlines())
@@ -204,7 +211,8 @@ class Advice(unittest.TestCase):
 
     def test_waiting_and_few_samples_and_mostly_program(self):
         lines = "\n".join(advice.of_workload(run_of(
-            time=profile_of(program=70, lookup=25, front=5), instructions=profile_of(program=700, lookup=50, front=250))))
+            time=profile_of(program=70, lookup=25, front=5),
+            instructions=profile_of(program=700, lookup=50, front=250))))
         self.assertIn("it waits", lines)
         self.assertIn("only 100 samples", lines)
         self.assertIn("70.0 % is the program's own", lines)
