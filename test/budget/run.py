@@ -73,6 +73,12 @@ def platform_key(build: Path) -> str:
     raise SystemExit(f"run.py: {build} was not configured by CMake")
 
 
+def source_folder(build: Path) -> str:
+    """src as the compiler was told it; not what symbolic links make of it here."""
+    found = re.search(r"^CMAKE_HOME_DIRECTORY:\w+=(.+)$", (build / "CMakeCache.txt").read_text(), re.MULTILINE)
+    return f"{found[1]}/src" if found else str(REPO / "src")
+
+
 def read_cachegrind(text: str, source: str) -> tuple[int, int]:
     """(instructions in files below source, instructions in all) of cachegrind's output."""
     library = total = 0
@@ -87,7 +93,7 @@ def read_cachegrind(text: str, source: str) -> tuple[int, int]:
     return library, total
 
 
-def instructions(command: list[str], library: Path) -> dict[str, int]:
+def instructions(command: list[str], library: Path, source: str) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="hakmem-budget-") as folder:
         out = Path(folder) / "out"
         run = subprocess.run(
@@ -96,7 +102,7 @@ def instructions(command: list[str], library: Path) -> dict[str, int]:
             stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if run.returncode != 0:
             raise SystemExit(f"cachegrind {' '.join(command)}: status {run.returncode}:\n{run.stderr[-2000:]}")
-        ours, total = read_cachegrind(out.read_text(encoding="utf-8", errors="replace"), str(REPO / "src"))
+        ours, total = read_cachegrind(out.read_text(encoding="utf-8", errors="replace"), source)
     if ours == 0:
         raise SystemExit(f"cachegrind {' '.join(command)}: the library was not used, or has no debug information")
     return {"library": ours, "total": total}
@@ -123,7 +129,7 @@ def faults(command: list[str], library: Path, launch: Path) -> int:
 def measure(name: str, build: Path) -> dict[str, int]:
     program, *arguments = WORKLOADS[name]
     command = [str(build / "bench" / program), *arguments]
-    counts = instructions(command, build / "libhakmem.so")
+    counts = instructions(command, build / "libhakmem.so", source_folder(build))
     if name in NO_TOTAL:
         del counts["total"]
     if faults_counted():
