@@ -15,7 +15,7 @@ CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
 RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
-.PHONY: all run test bench bench-peers results ring-sweep asan tsan ubsan clang model fuzz soak profile pgo docs \
+.PHONY: all run test bench bench-peers results ring-sweep asan tsan ubsan clang model fuzz soak profile budget pgo docs \
         phase7-bench format format-check clean help configure setup-build
 
 ## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
@@ -99,10 +99,17 @@ fuzz:
 soak:
 	@$(NOT_THERE)
 
-## profile: where the time goes, by layer
-profile:
-	@test -f tools/profile.py || $(NOT_THERE)
-	$(PYTHON) tools/profile.py
+## profile [CMD="prog args"]: where the time of the benchmarks (or a program) goes, by layer (build/profile/)
+profile: all
+	@tools/setup.sh profile
+	$(PYTHON) tools/profile.py $(if $(CMD),-- $(CMD))
+
+## budget [UPDATE=1]: instructions and page faults of fixed workloads against bench/budgets.json, or write them anew
+budget: configure
+	@tools/setup.sh test
+	@cmake --preset release -DHAK_TESTS=ON >/dev/null
+	@$(BUILD)
+	$(PYTHON) test/budget/run.py $(if $(UPDATE),--update)
 
 ## pgo: the profile-guided build (build/pgo/libhakmem.so), compared with the plain one
 pgo: all

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh: make a fresh Debian or Ubuntu machine able to run a make target.
 #
-#   tools/setup.sh build|run|bench|peers|test
+#   tools/setup.sh build|run|bench|peers|profile|test
 #
 # Looks for what the target needs (commands and headers, wherever they came
 # from). Nothing missing: says nothing, exits 0. Missing, and we are root:
@@ -24,6 +24,9 @@ build req libc6-dev          /usr/include/stdlib.h
 test  req libcmocka-dev      /usr/include/cmocka.h
 bench req python3-venv       py:ensurepip
 peers opt cargo              cargo
+profile req valgrind         valgrind
+profile req binutils         addr2line
+profile opt linux-perf       perf
 test  req clang-19           clang-19
 test  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.asan*.a
 test  req libgtest-dev       /usr/include/gtest/gtest.h
@@ -48,9 +51,10 @@ case "${1:-}" in
 build | run) groups='build' ;;
 bench) groups='build bench' ;;
 peers) groups='build bench peers' ;;
+profile) groups='build profile' ;;
 test) groups='build test' ;;
 *)
-  echo "usage: tools/setup.sh build|run|bench|peers|test" >&2
+  echo "usage: tools/setup.sh build|run|bench|peers|profile|test" >&2
   exit 2
   ;;
 esac

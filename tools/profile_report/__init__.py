@@ -1,0 +1,1 @@
+"""What tools/profile.py is made of: reading callgrind and perf, attribution to layers, reports."""

@@ -1,0 +1,55 @@
+"""Instructions by function and address, from callgrind."""
+
+import collections
+import os
+import subprocess
+
+from . import layers
+
+
+def parse(text):
+    """{(object, function, address): instructions} of callgrind's uncompressed output."""
+    counts, objects, function, skip = collections.Counter(), "", "", False
+    for line in text:
+        first = line[:1]
+        if first == "0":
+            if skip:  # what a callee cost
+                skip = False
+                continue
+            words = line.split()
+            if len(words) >= 3 and words[0].startswith("0x"):
+                counts[objects, function, int(words[0], 16)] += int(words[2])
+        elif line.startswith("calls="):
+            skip = True
+        elif line.startswith("fn="):
+            function = line[3:].strip()
+        elif line.startswith("ob="):
+            objects = line[3:].strip()
+    return counts
+
+
+def profile(counts, library):
+    """Profile of parsed counts; library is a symbols.Library."""
+    result = layers.Profile("callgrind", "instructions")
+    ours = os.path.realpath(library.path)
+    real = {name: os.path.realpath(name) for name in {key[0] for key in counts}}
+    library.resolve(address for (name, _, address) in counts if real[name] == ours)
+    for (name, function, address), n in counts.items():
+        if real[name] == ours:
+            result.add_library(function.split("'")[0], library.chain(address), n)
+        else:
+            result.add(layers.of_object(name), f"{function} ({os.path.basename(name)})", n)
+    return result
+
+
+def run(command, library, folder, environment):
+    """Profile of a run of command; None and why if it failed."""
+    out = os.path.join(folder, "callgrind.out")
+    done = subprocess.run(["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
+                           "--compress-pos=no", f"--callgrind-out-file={out}", *command],
+                          env=environment | {"LD_PRELOAD": library.path}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True)
+    if not os.path.exists(out):
+        return None, f"callgrind ended with {done.returncode}: {done.stderr.strip()[-300:]}"
+    with open(out, encoding="utf-8", errors="replace") as f:
+        return profile(parse(f), library), None
