@@ -30,11 +30,24 @@ def _process(name: str, program: str, full: str, quick: str, what: str, **more) 
                      compare_output=True, **more)
 
 
+def _server(name: str, program: str, full: str, quick: str, what: str, *needs: str) -> Benchmark:
+    """A driver that starts the server under the allocator and its clients without."""
+    return Benchmark(name, str(HERE / program), tuple(full.split()), tuple(quick.split()),
+                     f"{what} (a driver starts the server; CPU time per request is the server's)",
+                     suite="programs", needs=needs)
+
+
 CC1PLUS = "-quiet -std=c++17 -fpreprocessed {work}/%s.ii -O1 -o -"
 GS = "-q -dSAFER -dBATCH -dNOPAUSE -sDEVICE=pnggray -r60 -sOutputFile=- {work}/%s.ps"
 JAVA = "-XX:+UseSerialGC -Xms64m -Xmx64m -Xshare:auto -cp {work} Work"
 
 BENCHMARKS: tuple[Benchmark, ...] = (
+    _server("redis", "redis.py", "benchmark 60000", "benchmark 5000", "redis under redis-benchmark",
+            "redis-server", "redis-benchmark"),
+    _server("redis_changing", "redis.py", "changing 12", "changing 1",
+            "redis: values that grow and go", "redis-server"),
+    _server("memcached", "memcached.py", "40", "4", "memcached: values of 10–2000 B", "memcached"),
+    _server("nginx", "nginx.py", "16", "1", "nginx: includes, gzip; pools per request", "nginx"),
     _process("py_records", "env", f"PYTHONMALLOC=malloc {PYTHON} -I {HERE}/records.py 14",
              f"PYTHONMALLOC=malloc {PYTHON} -I {HERE}/records.py 1",
              "python3: objects, dictionaries, JSON", needs=("env",)),
@@ -50,10 +63,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
              "z3: equations over integers and bit vectors", needs=("z3",), prepare=inputs.smt),
     _process("ghostscript", "gs", GS % "full", GS % "quick",
              "gs: text, curves, dictionaries", needs=("gs",), prepare=inputs.postscript),
-    _process("rust", "env", "{work}/words 40", "{work}/words 4",
+    _process("rust", "env", "{work}/words 300", "{work}/words 4",
              "a Rust program: strings, maps, trees, two threads", needs=("rustc",), prepare=inputs.rust),
-    _process("java", "java", f"{JAVA} 12", f"{JAVA} 1",
+    _process("java", "java", f"{JAVA} 40", f"{JAVA} 1",
              "java: what the virtual machine takes from malloc", needs=("java", "javac"), prepare=inputs.java),
-    _process("node", "node", f"{HERE}/work.js 20", f"{HERE}/work.js 2",
+    _process("node", "node", f"{HERE}/work.js 40", f"{HERE}/work.js 2",
              "node: buffers, zlib, JSON", needs=("node",)),
 )

@@ -145,8 +145,6 @@ def smt(work: Path) -> None:
 # ghostscript: pages of text, curves and dictionaries
 
 POSTSCRIPT = """%!PS-Adobe-3.0
-/seed 1 def
-/rnd {{ /seed seed 16807 mul 2147483647 mod cvi def seed exch mod }} bind def
 /seed 7 def
 /rnd {{ seed 171 mul 30269 mod /seed exch def seed exch mod }} bind def
 /box {{ /n exch def 0 1 n {{ pop
@@ -155,24 +153,24 @@ POSTSCRIPT = """%!PS-Adobe-3.0
   100 rnd 100 div setgray 3 rnd 0.2 add setlinewidth
   seed 2 mod 0 eq {{ closepath fill }} {{ stroke }} ifelse }} for }} bind def
 /words {{ /n exch def 0 1 n {{ /i exch def
-  /d 30 dict def d begin
+  /x 500 rnd 20 add def /y 760 rnd 20 add def /size 6 rnd 6 add def
+  30 dict begin
     0 1 20 {{ dup 8 string cvs cvn exch def }} for
     /text 40 string def i text cvs pop
-    /Helvetica findfont 6 rnd 6 add scalefont setfont
-    500 rnd 20 add 760 rnd 20 add moveto i 12 string cvs show ( of ) show text show
+    /Helvetica findfont size scalefont setfont
+    x y moveto i 12 string cvs show ( of ) show text show
   end }} for }} bind def
 /lists {{ /n exch def /all [] def 0 1 n {{ /i exch def
   /a i 97 mod 1 add array def 0 1 a length 1 sub {{ a exch dup 3 mul put }} for
   /all [ all length 50 gt {{ all 25 25 getinterval aload pop }} {{ all aload pop }} ifelse a ] def
   }} for }} bind def
-{{}} pop
 1 1 {pages} {{ pop {curves} box 0 setgray {words} words {lists} lists showpage }} for
 """
 
 
 def postscript(work: Path) -> None:
     for name, pages in (("full", 14), ("quick", 1)):
-        text = POSTSCRIPT.format(pages=pages, curves=400, words=4000, lists=4000)
+        text = POSTSCRIPT.format(pages=pages, curves=400, words=1500, lists=4000)
         (work / f"{name}.ps").write_text(text)
 
 
