@@ -37,7 +37,7 @@ def _server(name: str, program: str, full: str, quick: str, what: str, *needs: s
                      suite="programs", needs=needs)
 
 
-PYTHON_MALLOC = f"PYTHONMALLOC=malloc {PYTHON} -I"
+PYTHON_MALLOC = f"PYTHONMALLOC=malloc {PYTHON} -sB"
 CC1PLUS = "-quiet -std=c++17 -fpreprocessed {work}/%s.ii -O1 -o -"
 GS = "-q -dSAFER -dBATCH -dNOPAUSE -sDEVICE=pnggray -r60 -sOutputFile=- {work}/%s.ps"
 JAVA = "-XX:+UseSerialGC -Xms64m -Xmx64m -Xshare:auto -cp {work} Work"
@@ -49,9 +49,9 @@ BENCHMARKS: tuple[Benchmark, ...] = (
             "redis: values that grow and go", "redis-server"),
     _server("memcached", "memcached.py", "40", "4", "memcached: values of 10–2000 B", "memcached"),
     _server("nginx", "nginx.py", "32", "3", "nginx: includes, gzip; pools per request", "nginx"),
-    _process("py_sources", "env", f"{PYTHON_MALLOC} {HERE}/sources.py 30", f"{PYTHON_MALLOC} {HERE}/sources.py 3",
+    _process("py_sources", "env", f"{PYTHON_MALLOC} {HERE}/sources.py 25", f"{PYTHON_MALLOC} {HERE}/sources.py 3",
              "python3: syntax trees from two threads, tokens, words", needs=("env",)),
-    _process("py_records", "env", f"{PYTHON_MALLOC} {HERE}/records.py 14", f"{PYTHON_MALLOC} {HERE}/records.py 1",
+    _process("py_records", "env", f"{PYTHON_MALLOC} {HERE}/records.py 10", f"{PYTHON_MALLOC} {HERE}/records.py 1",
              "python3: objects, dictionaries, JSON", needs=("env",)),
     _process("cc1plus", _cc1plus(), CC1PLUS % "full", CC1PLUS % "quick",
              "gcc: templates, -O1", needs=("g++",), prepare=inputs.cxx),
