@@ -12,6 +12,7 @@ from benchmark import Benchmark
 from programs import inputs
 
 HERE = Path(__file__).resolve().parent / "programs"
+NGINX = "/usr/sbin/nginx"  # not in everybody's PATH
 # What starts is the interpreter itself, never a script of a version manager that starts it.
 PYTHON = str(Path(sys.executable).resolve())
 
@@ -48,7 +49,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _server("redis_changing", "redis.py", "changing 20", "changing 2",
             "redis: values that grow and go", "redis-server"),
     _server("memcached", "memcached.py", "40", "4", "memcached: values of 10–2000 B", "memcached"),
-    _server("nginx", "nginx.py", "32", "3", "nginx: includes, gzip; pools per request", "nginx"),
+    _server("nginx", "nginx.py", "32", "3", "nginx: includes, gzip; pools per request", NGINX),
     _process("py_sources", "env", f"{PYTHON_MALLOC} {HERE}/sources.py 25", f"{PYTHON_MALLOC} {HERE}/sources.py 3",
              "python3: syntax trees from two threads, tokens, words", needs=("env",)),
     _process("py_records", "env", f"{PYTHON_MALLOC} {HERE}/records.py 10", f"{PYTHON_MALLOC} {HERE}/records.py 1",

@@ -60,7 +60,7 @@ def main() -> None:
     rounds, ops = int(sys.argv[1]), 0
     pages = {f"{i}.html": page(i) for i in range(FILES)}
     generator = random.Random(4)
-    with Server(["nginx", "-p", "{folder}", "-c", "{folder}/conf", "-e", "{folder}/errors"],
+    with Server(["/usr/sbin/nginx", "-p", "{folder}", "-c", "{folder}/conf", "-e", "{folder}/errors"],
                 {**pages, "conf": CONFIGURATION}) as server:
         start = time.monotonic()
         for _ in range(rounds):
