@@ -34,18 +34,19 @@ fn sum(tree: &Tree) -> u64 {
     }
 }
 
-fn text(random: &mut Random) -> String {
-    let mut words = Vec::new();
-    for _ in 0..20000 {
-        words.push(format!("w{:x}", random.below(30000)));
+fn text(random: &mut Random) -> Vec<String> {
+    let mut lines = Vec::new();
+    for _ in 0..2000 {
+        let words: Vec<String> = (0..10).map(|_| format!("w{:x}", random.below(30000))).collect();
+        lines.push(words.join(" "));
     }
-    words.join(" ")
+    lines
 }
 
 fn main() {
     let rounds: u64 = std::env::args().nth(1).unwrap().parse().unwrap();
     // One thread writes the texts, this one takes them apart: strings are freed elsewhere.
-    let (send, receive) = mpsc::sync_channel::<String>(4);
+    let (send, receive) = mpsc::sync_channel::<Vec<String>>(4);
     let writer = thread::spawn(move || {
         let mut random = Random(1);
         for _ in 0..rounds {
@@ -57,12 +58,11 @@ fn main() {
     let mut random = Random(2);
     let mut total = 0u64;
     for (round, text) in receive.iter().enumerate() {
-        for word in text.split(' ') {
-            *counts.entry(word.to_string()).or_insert(0) += 1;
-        }
-        for chunk in text.as_bytes().chunks(97) {
-            let line = String::from_utf8_lossy(chunk).to_uppercase();
-            lines.entry(line[..line.len().min(6)].to_string()).or_default().push(line);
+        for line in text {
+            for word in line.split(' ') {
+                *counts.entry(word.to_string()).or_insert(0) += 1;
+            }
+            lines.entry(line[..6].to_string()).or_default().push(line.to_uppercase());
         }
         if round % 6 == 5 {
             let mut drop = false;
