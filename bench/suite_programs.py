@@ -44,11 +44,11 @@ GS = "-q -dSAFER -dBATCH -dNOPAUSE -sDEVICE=pnggray -r60 -sOutputFile=- {work}/%
 JAVA = "-XX:+UseSerialGC -Xms64m -Xmx64m -Xshare:auto -cp {work} Work"
 
 BENCHMARKS: tuple[Benchmark, ...] = (
-    _server("redis", "redis.py", "benchmark 40000", "benchmark 4000", "redis under redis-benchmark",
+    _server("redis", "redis.py", "benchmark 40000 10", "benchmark 5000 3", "redis under redis-benchmark",
             "redis-server", "redis-benchmark"),
-    _server("redis_changing", "redis.py", "changing 20", "changing 2",
+    _server("redis_changing", "redis.py", "changing 20", "changing 1",
             "redis: values that grow and go", "redis-server"),
-    _server("memcached", "memcached.py", "40", "4", "memcached: values of 10–2000 B", "memcached"),
+    _server("memcached", "memcached.py", "40", "3", "memcached: values of 10–2000 B", "memcached"),
     _server("nginx", "nginx.py", "32", "3", "nginx: includes, gzip; pools per request", NGINX),
     _process("py_sources", "env", f"{PYTHON_MALLOC} {HERE}/sources.py 25", f"{PYTHON_MALLOC} {HERE}/sources.py 3",
              "python3: syntax trees from two threads, tokens, words", needs=("env",)),

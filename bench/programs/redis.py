@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """redis-server under load; prints what the server used, as JSON.
 
-    redis.py benchmark REQUESTS     redis-benchmark's own mix, values of 200 bytes
+    redis.py benchmark REQUESTS N   the first N of redis-benchmark's tests below, values of 200 bytes
     redis.py changing ROUNDS        strings that grow and go, lists, hashes, sorted sets
 """
 
@@ -20,13 +20,14 @@ TESTS = ("set", "get", "incr", "lpush", "rpush", "sadd", "hset", "zadd", "lrange
 BATCH = 500
 
 
-def benchmark(server: Server, requests: int) -> int:
+def benchmark(server: Server, requests: int, count: int) -> int:
+    tests = TESTS[:count]
     done = subprocess.run(["redis-benchmark", "-s", server.socket, "-q", "-n", str(requests), "-r", "30000",
-                           "-c", "20", "-P", "16", "-d", "200", "-t", ",".join(TESTS)],
+                           "-c", "20", "-P", "16", "-d", "200", "-t", ",".join(tests)],
                           capture_output=True, text=True)
     if done.returncode != 0 or "requests per second" not in done.stdout:
         raise SystemExit(f"redis-benchmark: {done.stdout[-300:]}{done.stderr[-300:]}")
-    return requests * len(TESTS)
+    return requests * len(tests)
 
 
 def commands(rounds: int) -> list[list[str]]:
@@ -74,7 +75,8 @@ def lines(answer: bytes) -> int:
 def main() -> None:
     with Server(COMMAND) as server:
         start = time.monotonic()
-        ops = {"benchmark": benchmark, "changing": changing}[sys.argv[1]](server, int(sys.argv[2]))
+        numbers = [int(word) for word in sys.argv[2:] if word.isdigit()]
+        ops = {"benchmark": benchmark, "changing": changing}[sys.argv[1]](server, *numbers)
         server.report(ops, time.monotonic() - start)
 
 
