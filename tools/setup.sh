@@ -11,7 +11,8 @@
 set -euo pipefail
 
 # Who needs it | required? | Debian package | how to see that it is there:
-# a command, a file pattern (starts with /) or a Python module (py:NAME)
+# a command, a file pattern (starts with /) or a Python module (py:NAME).
+# prog: programs that both the tests and the benchmarks run.
 needs='
 build req gcc                gcc
 build req g++                g++
@@ -27,18 +28,24 @@ peers opt cargo              cargo
 profile req valgrind         valgrind
 profile req binutils         addr2line
 profile opt linux-perf       perf
+peers opt rustc              rustc
+peers opt lua5.4             lua5.4
+peers opt z3                 z3
+peers opt ghostscript        gs
+peers opt memcached          memcached
+peers opt nginx              /usr/sbin/nginx
+prog  opt redis-server       redis-server
+prog  opt redis-tools        redis-benchmark
+prog  opt sqlite3            sqlite3
+prog  opt perl               perl
+prog  opt nodejs             node
+prog  opt default-jdk-headless javac
 test  req clang-19           clang-19
 test  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.asan*.a
 test  req libgtest-dev       /usr/include/gtest/gtest.h
 test  req valgrind           valgrind
 test  req binutils           objdump
 test  opt spin               spin
-test  opt redis-server       redis-server
-test  opt redis-tools        redis-benchmark
-test  opt sqlite3            sqlite3
-test  opt perl               perl
-test  opt nodejs             node
-test  opt default-jdk-headless javac
 test  opt gdb                gdb
 test  opt xz-utils           xz
 test  opt zstd               zstd
@@ -50,9 +57,9 @@ test  opt libpython3-testsuite py:test.test_json
 case "${1:-}" in
 build | run) groups='build' ;;
 bench) groups='build bench' ;;
-peers) groups='build bench peers' ;;
+peers) groups='build bench peers prog' ;;
 profile) groups='build profile' ;;
-test) groups='build test' ;;
+test) groups='build test prog' ;;
 *)
   echo "usage: tools/setup.sh build|run|bench|peers|profile|test" >&2
   exit 2

@@ -8,7 +8,8 @@ Each runs with its quick arguments and the library preloaded. It has to end with
 with --net as well if it says that it can. How fast it was does not matter here.
 
 Benchmarks of kind "process" run foreign programs and are not tried. Programs that are
-not built are named; that none is built, or no suite found, is a failure.
+not built, or need a command that is missing, are named; that none is built, or no suite
+found, is a failure.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -74,6 +76,10 @@ def main() -> int:
     ran = failed = 0
     with tempfile.TemporaryDirectory(prefix="hakmem-smoke-") as work:
         for b in benchmarks:
+            lacking = [command for command in b.needs if shutil.which(command) is None]
+            if lacking:
+                print(f"left out: {b.suite}.{b.name}: no {', '.join(lacking)} here")
+                continue
             program = (options.build / "bench" / b.program).resolve()
             if not program.exists():
                 print(f"left out: {b.suite}.{b.name}: {b.program} is not built")
