@@ -1,0 +1,176 @@
+// situations.c: one situation per run that a malloc must survive.
+//
+//   situations --list                             GROUP.CASE, one per line
+//   situations [--under CONDITION]... GROUP.CASE
+//
+// Prints "ok" and ends with 0, or says on stderr what did not hold and ends with
+// 1, or prints why this machine cannot do it and ends with 77. Which allocator is
+// under it is not looked at. A condition is set up before the case; those that a
+// new program inherits are followed by a restart, so that the allocator starts
+// under them.
+
+#include "situations.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+bool sit_long;
+
+static const struct {
+  const char *name;
+  const case_t *cases;
+} groups[] = {{"threads", threads_cases},   {"process", process_cases},
+              {"signals", signals_cases},   {"loader", loader_cases},
+              {"limits", limits_cases},     {"memory", memory_cases},
+              {"contract", contract_cases}, {"libc", libc_cases},
+              {"cxx", cxx_cases},           {"workload", workload_cases}};
+
+void sit_fail(const char *file, int line, const char *what) {
+  char text[600];
+  const char *slash = strrchr(file, '/');
+  int n = snprintf(text, sizeof text, "%s:%d: %s does not hold (errno %d)\n",
+                   slash ? slash + 1 : file, line, what, errno);
+  if (write(2, text, (size_t)n) != n) _exit(3);
+  _exit(1);
+}
+
+void sit_skip(const char *why) {
+  dprintf(1, "skipped: %s\n", why);
+  _exit(77);
+}
+
+// ---------------------------------------------------------------------------
+
+static uint64_t word_of(uint64_t seed, size_t i) {
+  return (seed + 1) * 0x9e3779b97f4a7c15u + (uint64_t)i * 0x0101010101010101u;
+}
+
+void fill(void *p, size_t n, uint64_t seed) {
+  unsigned char *at = p;
+  for (size_t i = 0; i < n; i += 8) {
+    uint64_t w = word_of(seed, i);
+    memcpy(at + i, &w, n - i < 8 ? n - i : 8);
+  }
+}
+
+bool filled(const void *p, size_t n, uint64_t seed) {
+  const unsigned char *at = p;
+  for (size_t i = 0; i < n; i += 8) {
+    uint64_t w = word_of(seed, i);
+    if (memcmp(at + i, &w, n - i < 8 ? n - i : 8) != 0) return false;
+  }
+  return true;
+}
+
+bool all_zero(const void *p, size_t n) {
+  const unsigned char *at = p;
+  return n == 0 || (at[0] == 0 && memcmp(at, at + 1, n - 1) == 0);
+}
+
+uint64_t chance(uint64_t *state) {
+  *state ^= *state >> 12;
+  *state ^= *state << 25;
+  *state ^= *state >> 27;
+  return *state * 0x2545f4914f6cdd1du;
+}
+
+size_t status_kib(const char *name) {
+  char text[4096];
+  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return 0;
+  text[n] = 0;
+  const char *at = strstr(text, name);
+  return at ? strtoul(at + strlen(name), NULL, 10) : 0;
+}
+
+enum { HELD = 64 };
+
+static void churn_up_to(uint64_t seed, size_t operations, size_t largest) {
+  static const size_t limits[] = {64, 64, 200, 200, 1000, 1000, 5000, 9000, 40000};
+  struct {
+    unsigned char *p;
+    size_t size;
+  } held[HELD] = {{NULL, 0}};
+  uint64_t random = seed * 2 + 1;
+  for (size_t i = 0; i < operations; i++) {
+    size_t at = chance(&random) % HELD, size = chance(&random) % limits[chance(&random) % COUNT(limits)];
+    if (chance(&random) % 100 == 0) size = chance(&random) % largest;
+    CHECK(held[at].p == NULL || filled(held[at].p, held[at].size, at + seed));
+    if (held[at].p && chance(&random) % 4 == 0) {
+      size_t kept = size < held[at].size ? size : held[at].size;
+      unsigned char *p = realloc(held[at].p, size + 1);
+      CHECK(p && filled(p, kept, at + seed));
+      held[at].p = p;
+    } else {
+      free(held[at].p);
+      CHECK((held[at].p = malloc(size)) != NULL);
+    }
+    held[at].size = size;
+    fill(held[at].p, size, at + seed);
+  }
+  for (size_t at = 0; at < HELD; at++) free(held[at].p);
+}
+
+void churn(uint64_t seed, size_t operations) { churn_up_to(seed, operations, 400000); }
+void churn_some(uint64_t seed, size_t operations) { churn_up_to(seed, operations, 64 * KIB); }
+
+void *churn_thread(void *seed) {
+  churn(AS_NUMBER(seed), 2000);
+  return NULL;
+}
+
+pthread_t start(void *(*function)(void *), void *argument) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  CHECK(pthread_attr_init(&attributes) == 0);
+  CHECK(pthread_attr_setstacksize(&attributes, 64 * KIB) == 0);
+  CHECK(pthread_create(&thread, &attributes, function, argument) == 0);
+  pthread_attr_destroy(&attributes);
+  return thread;
+}
+
+void join(pthread_t thread) { CHECK(pthread_join(thread, NULL) == 0); }
+
+void wait_for(pid_t pid, int expected) {
+  int status = -1;
+  CHECK(pid > 0);
+  while (waitpid(pid, &status, 0) < 0) CHECK(errno == EINTR);
+  if (status != expected) dprintf(2, "a child's status is 0x%x, not 0x%x\n", status, expected);
+  CHECK(status == expected);
+}
+
+// ---------------------------------------------------------------------------
+
+static void list(void) {
+  for (size_t g = 0; g < COUNT(groups); g++)
+    for (const case_t *c = groups[g].cases; c->name; c++)
+      dprintf(1, "%s.%s\n", groups[g].name, c->name);
+}
+
+static bool run(const char *name) {
+  for (size_t g = 0; g < COUNT(groups); g++) {
+    size_t length = strlen(groups[g].name);
+    if (strncmp(name, groups[g].name, length) != 0 || name[length] != '.') continue;
+    for (const case_t *c = groups[g].cases; c->name; c++)
+      if (strcmp(c->name, name + length + 1) == 0) return c->run(c->a, c->b), true;
+  }
+  return false;
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "--list") == 0) return list(), 0;
+  sit_long = getenv("SITUATIONS_LONG") != NULL;
+  while (argc > 3 && strcmp(argv[1], "--under") == 0) {
+    bool restart = false;
+    if (!condition(argv[2], &restart)) return 64;
+    argv[2] = argv[0];
+    argv += 2, argc -= 2;
+    if (restart) execv("/proc/self/exe", argv), execv(argv[0], argv), _exit(65);
+  }
+  if (argc != 2 || !run(argv[1])) return 64;
+  if (write(1, "ok\n", 3) != 3 && fcntl(1, F_GETFD) != -1) return 66;
+  return 0;
+}

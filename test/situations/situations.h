@@ -1,0 +1,95 @@
+// situations.h: what the groups share. A case is a function of two numbers from
+// its row; it returns if all went well. See situations.c.
+
+#ifndef TEST_SITUATIONS_H
+#define TEST_SITUATIONS_H
+
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  const char *name;
+  void (*run)(size_t a, size_t b);
+  size_t a, b;
+} case_t;
+
+// One table per group, ended by a row without a name.
+extern const case_t threads_cases[], process_cases[], signals_cases[], loader_cases[],
+    limits_cases[], memory_cases[], contract_cases[], libc_cases[], cxx_cases[], workload_cases[];
+
+// Sets up the named condition; false if there is none of that name. conditions.c
+bool condition(const char *name, bool *restart);
+
+__attribute__((noreturn)) void sit_fail(const char *file, int line, const char *what);
+__attribute__((noreturn)) void sit_skip(const char *why);
+
+#define CHECK(x)                                    \
+  do {                                              \
+    if (!(x)) sit_fail(__FILE__, __LINE__, #x);     \
+  } while (0)
+
+// The compiler must not fold what it is given.
+static inline void *hide(const void *p) {
+  const void *volatile hidden = p;
+  return (void *)(uintptr_t)hidden;
+}
+static inline size_t hide_size(size_t n) {
+  volatile size_t hidden = n;
+  return hidden;
+}
+
+// Contents that depend on the position and a seed.
+void fill(void *p, size_t n, uint64_t seed);
+bool filled(const void *p, size_t n, uint64_t seed);
+bool all_zero(const void *p, size_t n);
+uint64_t chance(uint64_t *state); // xorshift64*; state is never 0
+
+// A figure of /proc/self/status in KiB, for instance "VmRSS:"; 0 without /proc.
+size_t status_kib(const char *name);
+static inline size_t rss_kib(void) { return status_kib("VmRSS:"); }
+
+// Mixed sizes, checked contents, all freed at the end. churn_some also has them
+// up to 64 KiB only, for tight limits.
+void churn(uint64_t seed, size_t operations);
+void churn_some(uint64_t seed, size_t operations);
+void *churn_thread(void *seed); // churn of 2000 operations
+
+pthread_t start(void *(*function)(void *), void *argument); // 64 KiB stack
+void join(pthread_t thread);
+void wait_for(pid_t pid, int status); // the child's wait status must be this
+
+// A pointer-sized number as a thread's argument.
+#define AS_NUMBER(argument) ((size_t)(uintptr_t)(argument))
+#define AS_ARGUMENT(number) ((void *)(uintptr_t)(number))
+
+// Blocks that the linked library's constructor made before main. ctor_lib.c
+enum { CTOR_SIZES = 8 };
+extern void *sit_ctor_block[CTOR_SIZES];
+extern const size_t sit_ctor_size[CTOR_SIZES];
+
+// Full length or short.
+extern bool sit_long;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
