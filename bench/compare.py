@@ -33,7 +33,8 @@ from summary import summarise
 
 REPO = Path(__file__).resolve().parent.parent
 SCHEMA = "hakmem-bench/2"
-LEAST_ROUNDS = 3  # with --budget
+LEAST_ROUNDS = 3   # with --budget
+QUICK_MINUTES = 4  # --quick ends in 5: a round that has begun is finished
 
 
 def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
@@ -86,7 +87,8 @@ def parse_args() -> argparse.Namespace:
     p.add_argument("--benchmarks", metavar="A,B…", help="instead of a suite")
     p.add_argument("--rounds", type=int, help="measured rounds (default 10, quick 3)")
     p.add_argument("--budget", type=float, metavar="MINUTES",
-                   help=f"start no round that would end later, after {LEAST_ROUNDS}")
+                   help=f"start no round that would end later, after {LEAST_ROUNDS} "
+                        f"(quick: {QUICK_MINUTES} minutes, after the first)")
     p.add_argument("--replay", type=Path, action="append", metavar="TRACE",
                    help="replay recorded traces instead (see trace/README.md)")
     p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
@@ -96,7 +98,7 @@ def parse_args() -> argparse.Namespace:
     p.add_argument("--json", type=Path, metavar="FILE", help="write every run and the summary")
     p.add_argument("--compact", action="store_true", help="the JSON without line breaks")
     p.add_argument("--csv", type=Path, metavar="FILE", help="write the summary")
-    p.add_argument("--csv-runs", type=Path, metavar="FILE",
+    p.add_argument("--csv-mimalloc", type=Path, metavar="FILE",
                    help="write every run, with the columns of mimalloc-bench")
     p.add_argument("--list", action="store_true", help="name benchmarks, suites and allocators")
     return p.parse_args()
@@ -117,6 +119,28 @@ def print_list() -> None:
     built = peers.available()
     for name, peer in peers.PEERS.items():
         print(f"  {name:<18} {peer.version}{'' if name in built else ' (not built)'}")
+
+
+def run_rounds(session: Session, rounds: int, minutes: float, quick: bool) -> int:
+    """Runs the rounds that the budget (0: none) allows; returns how many."""
+    started = time.monotonic()
+    least = 1 if quick else LEAST_ROUNDS
+    if not quick:
+        session.round(0)
+    first, number = time.monotonic(), 0
+    for number in range(1, rounds + 1):
+        session.round(number, started + 60 * minutes if quick and minutes and number == 1 else None)
+        now = time.monotonic()
+        print(f"round {number} of {rounds} done after {now - started:.0f} s", file=sys.stderr, flush=True)
+        if not minutes:
+            continue
+        per_round, left = (now - first) / number, started + 60 * minutes - now
+        if number >= least and per_round > left:
+            break
+        if per_round * (min(rounds, LEAST_ROUNDS) - number) > left and session.again:
+            session.again = 0
+            print("The time is short: disturbed runs are not repeated from now on.", file=sys.stderr)
+    return number
 
 
 def main() -> int:
@@ -142,27 +166,21 @@ def main() -> int:
     if load > 0.2 * cpus:
         print(f"Note: the machine is busy (load {load:.2f} on {cpus} CPUs).", file=sys.stderr)
     session = Session(benchmarks, allocators, args.build, args.quick, args.net, random.Random(seed))
-    started, done = time.monotonic(), 0
     try:
-        for number in range(rounds + 1):
-            session.round(number)
-            done = number
-            spent = time.monotonic() - started
-            print(f"round {number} of {rounds} done after {spent:.0f} s", file=sys.stderr)
-            if args.budget and number >= LEAST_ROUNDS and spent * (number + 2) / (number + 1) > args.budget * 60:
-                break
+        rounds = run_rounds(session, rounds, args.budget or (QUICK_MINUTES if args.quick else 0), args.quick)
     except KeyboardInterrupt:
         print("compare: interrupted; no result", file=sys.stderr)
         return 130
-
-    rounds = done
+    benchmarks = session.benchmarks
+    if not benchmarks:
+        raise SystemExit("compare: nothing was measured")
     summary = summarise(session, reference, rounds)
     print_table(summary)
     print_notes(session, summary, rounds)
     if args.csv:
         write_csv(args.csv, summary)
-    if args.csv_runs:
-        write_mimalloc_csv(args.csv_runs, session)
+    if args.csv_mimalloc:
+        write_mimalloc_csv(args.csv_mimalloc, session)
     if args.json:
         args.json.write_text(json.dumps({
             "schema": SCHEMA, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
