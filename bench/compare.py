@@ -96,7 +96,7 @@ def parse_args() -> argparse.Namespace:
     p.add_argument("--seed", type=int, help="of the order of the runs (default random)")
     p.add_argument("--build", type=Path, default=REPO / "build", help="build folder")
     p.add_argument("--json", type=Path, metavar="FILE", help="write every run and the summary")
-    p.add_argument("--compact", action="store_true", help="the JSON without line breaks")
+    p.add_argument("--compact", action="store_true", help="the JSON with the essentials of each run only")
     p.add_argument("--csv", type=Path, metavar="FILE", help="write the summary")
     p.add_argument("--csv-mimalloc", type=Path, metavar="FILE",
                    help="write every run, with the columns of mimalloc-bench")
@@ -104,8 +104,23 @@ def parse_args() -> argparse.Namespace:
     return p.parse_args()
 
 
-def compact(record: dict) -> dict:
+ESSENTIALS = ("round", "benchmark", "allocator", "wall_s", "user_s", "sys_s", "maxrss_kib", "mean_rss_kib",
+              "minor_faults", "major_faults")  # of each run, beside its metric and memory
+
+
+def short(record: dict) -> dict:
     return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in record.items()}
+
+
+def described_runs(session: Session, essentials: bool) -> dict:
+    """Every run: all keys, or columns of the essential ones."""
+    records = [short(r) for r in session.records]
+    if not essentials:
+        return {"runs": records}
+    keys = {b.name: (b.metric, b.memory) for b in session.benchmarks}
+    rows = [[r[k] for k in ESSENTIALS] + [r[k] for k in keys[r["benchmark"]]] + [int(disturbed(r))]
+            for r in records if r["benchmark"] in keys]
+    return {"run_columns": [*ESSENTIALS, "time", "memory", "disturbed"], "runs": rows}
 
 
 def print_list() -> None:
@@ -190,7 +205,9 @@ def main() -> int:
                             "args": list(b.quick if args.quick else b.full)} for b in benchmarks],
             "allocators": [describe(a) for a in allocators],
             "disturbed_runs": sum(map(disturbed, session.records)), "repeated_runs": session.repeated,
-            **summary, "runs": [compact(r) for r in session.records]}, indent=None if args.compact else 1, ensure_ascii=False) + "\n")
+            **{key: [short(r) for r in value] if isinstance(value, list) else value
+               for key, value in summary.items()},
+            **described_runs(session, args.compact)}, indent=None if args.compact else 1, ensure_ascii=False) + "\n")
     return 1 if session.failures else 0
 
 
