@@ -60,30 +60,31 @@ model: configure
 	@$(BUILD)
 	ctest --test-dir build -L model --output-on-failure --no-tests=error -j $(JOBS)
 
-## bench: the core benchmarks against the system allocator
+## bench [MINUTES=n]: core and cases against the system allocator; writes build/bench-results/
+bench: MINUTES ?= 15
 bench: all
-	@test -f bench/compare.py || $(NOT_THERE)
 	@tools/setup.sh bench
-	$(PYTHON) bench/compare.py --suite core
+	$(PYTHON) bench/compare.py --suite core,cases --budget $(MINUTES) --out build/bench-results
 
-## bench-peers: the same against every other allocator that can be had
+## bench-peers [MINUTES=n]: all suites against every other allocator that can be had, likewise
+bench-peers: MINUTES ?= 45
 bench-peers: all
-	@test -f bench/compare.py || $(NOT_THERE)
 	@tools/setup.sh peers
-	$(PYTHON) bench/compare.py --suite core --peers all
+	$(PYTHON) bench/compare.py --suite all --peers all --budget $(MINUTES) --out build/bench-results
 
 ## ring-sweep: bench_mid_large_mt and random_mixed over sizes of the L2 ring: table, CSV, chart
 ring-sweep: configure
 	@tools/setup.sh bench
 	$(PYTHON) bench/ring_sweep.py
 
-## results: measure the core benchmarks against the peers, write docs/results and README's figures
+## results [MINUTES=n]: measure all suites against all peers, write docs/results and README's figures
+results: MINUTES ?= 90
 results: all
 	@tools/setup.sh peers
 	@mkdir -p docs/results
-	$(PYTHON) bench/compare.py --allocators hakmem,system --suite core --net --rounds 6 \
-	  --peers mimalloc,mimalloc2,snmalloc,jemalloc,rpmalloc,tcmalloc --json docs/results/core.json
-	$(PYTHON) bench/readme.py docs/results/core.json
+	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --peers all --budget $(MINUTES) \
+	  --compact --json docs/results/full.json --html docs/results/full.html || test $$? = 1
+	$(PYTHON) bench/readme.py docs/results/full.json
 
 ## bench_random_mixed_hakmem, *_hakmem: build one benchmark (build/bench/)
 %_hakmem: configure

@@ -19,7 +19,9 @@ import argparse
 import json
 import os
 import random
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -59,6 +61,8 @@ def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
 def choose_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     chosen = suites.choose((args.benchmarks or args.suite).split(","))
     if args.replay:
+        if missing := [str(path) for path in args.replay if not path.is_file()]:
+            raise SystemExit(f"compare: no such trace: {', '.join(missing)}")
         chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path),),
                             "a recorded program", suite="replay") for path in args.replay]
     kept = []
@@ -100,6 +104,9 @@ def parse_args() -> argparse.Namespace:
     p.add_argument("--csv", type=Path, metavar="FILE", help="write the summary")
     p.add_argument("--csv-mimalloc", type=Path, metavar="FILE",
                    help="write every run, with the columns of mimalloc-bench")
+    p.add_argument("--html", type=Path, metavar="FILE", help="write the page of report.py")
+    p.add_argument("--out", type=Path, metavar="FOLDER",
+                   help="write results.json, .csv, .html and the chart .svg there")
     p.add_argument("--list", action="store_true", help="name benchmarks, suites and allocators")
     return p.parse_args()
 
@@ -158,6 +165,46 @@ def run_rounds(session: Session, rounds: int, minutes: float, quick: bool) -> in
     return number
 
 
+def document(args: argparse.Namespace, session: Session, summary: dict, rounds: int, seed: int) -> dict:
+    """What the JSON file holds."""
+    return {"schema": SCHEMA, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": describe_machine(), "rounds": rounds, "quick": args.quick, "net": args.net,
+            "order_seed": seed,
+            "benchmarks": [{"name": b.name, "suite": b.suite, "program": b.program, "what": b.what,
+                            "args": list(b.quick if args.quick else b.full)} for b in session.benchmarks],
+            "allocators": [describe(a) for a in session.allocators],
+            "disturbed_runs": sum(map(disturbed, session.records)), "repeated_runs": session.repeated,
+            **{key: [short(r) for r in value] if isinstance(value, list) else value
+               for key, value in summary.items()},
+            **described_runs(session, args.compact)}
+
+
+def write_files(args: argparse.Namespace, session: Session, summary: dict, rounds: int, seed: int) -> None:
+    csvs, jsons, pages, charts = [args.csv], [args.json], [args.html], []
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for files, end in ((csvs, "csv"), (jsons, "json"), (pages, "html"), (charts, "svg")):
+            files.append(args.out / f"results.{end}")
+    for path in filter(None, csvs):
+        write_csv(path, summary)
+    if args.csv_mimalloc:
+        write_mimalloc_csv(args.csv_mimalloc, session)
+    text = json.dumps(document(args, session, summary, rounds, seed), indent=None if args.compact else 1,
+                      ensure_ascii=False) + "\n"
+    for path in filter(None, jsons):
+        path.write_text(text)
+    drawn = [("report.py", p) for p in filter(None, pages)] + [("plot.py", p) for p in charts]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        for tool, path in drawn:
+            # As processes: they restart themselves in build/venv if they have to.
+            if subprocess.run([sys.executable, "-B", str(REPO / "bench" / tool), file.name, str(path)]).returncode:
+                print(f"compare: {path} could not be written", file=sys.stderr)
+    if args.out:
+        print(f"wrote {args.out}/results.json, .csv, .html, .svg")
+
+
 def main() -> int:
     args = parse_args()
     if args.list:
@@ -167,7 +214,10 @@ def main() -> int:
     rounds = args.rounds if args.rounds is not None else 3 if args.quick else 10
     if rounds < 1:
         raise SystemExit("compare: --rounds must be at least 1")
-    benchmarks, allocators = choose_benchmarks(args), choose_allocators(args)
+    benchmarks = choose_benchmarks(args)
+    if not benchmarks:
+        raise SystemExit("compare: no benchmark is left")
+    allocators = choose_allocators(args)
     own = [b for b in benchmarks if b.kind == "ops" and not b.program.endswith(".py")]
     for program in ["launch", *(b.program + (a.suffix if b.static else "") for b in own for a in allocators)]:
         if not (args.build / "bench" / program).exists():
@@ -192,22 +242,7 @@ def main() -> int:
     summary = summarise(session, reference, rounds)
     print_table(summary)
     print_notes(session, summary, rounds)
-    if args.csv:
-        write_csv(args.csv, summary)
-    if args.csv_mimalloc:
-        write_mimalloc_csv(args.csv_mimalloc, session)
-    if args.json:
-        args.json.write_text(json.dumps({
-            "schema": SCHEMA, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": describe_machine(), "rounds": rounds, "quick": args.quick, "net": args.net,
-            "order_seed": seed,
-            "benchmarks": [{"name": b.name, "suite": b.suite, "program": b.program, "what": b.what,
-                            "args": list(b.quick if args.quick else b.full)} for b in benchmarks],
-            "allocators": [describe(a) for a in allocators],
-            "disturbed_runs": sum(map(disturbed, session.records)), "repeated_runs": session.repeated,
-            **{key: [short(r) for r in value] if isinstance(value, list) else value
-               for key, value in summary.items()},
-            **described_runs(session, args.compact)}, indent=None if args.compact else 1, ensure_ascii=False) + "\n")
+    write_files(args, session, summary, rounds, seed)
     return 1 if session.failures else 0
 
 

@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 
-from . import ToolError, run, stats, which
+from . import ToolError, bench, run, stats, which
 
 DESCRIPTION = """\
 Runs programs on the HAKMEM allocator and shows what its heap did.
 
   hakmem run ./app args    the program on the system allocator and on HAKMEM:
                            same output? which is faster? what did the heap do?
+  hakmem bench             the benchmarks, against the system allocator or others
   hakmem stats FILE...     prints statistics files (HAKMEM_STATS=json)
   hakmem which PID         is HAKMEM in use in that process?
 """
@@ -43,6 +44,22 @@ def build_parser():
     p.add_argument("--quiet", action="store_true", help="do not show the program's output")
     p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD...", help="program and arguments")
     p.set_defaults(function=run.command)
+
+    p = commands.add_parser(
+        "bench", help="measure HAKMEM against other allocators",
+        description="Runs benchmarks under each allocator in turn and prints the ratios; see "
+        "bench/README.md. Needs what `make` builds.")
+    p.add_argument("--against", metavar="A,B...", default="system",
+                   help="system (default), a peer of bench/peers.py (built if necessary), the path of "
+                   "a library, or all")
+    p.add_argument("--suite", metavar="S", default="core",
+                   help="a suite, selection or benchmark of bench/compare.py --list, or all (default core)")
+    p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
+    p.add_argument("--rounds", metavar="N", type=positive, help="measured rounds (default 10, quick 3)")
+    p.add_argument("--html", metavar="FILE", help="write a page with charts and tables")
+    p.add_argument("--replay", metavar="TRACE", action="append",
+                   help="instead of a suite: replay a recorded trace; may be repeated")
+    p.set_defaults(function=bench.command)
 
     p = commands.add_parser(
         "stats", help="print statistics files",

@@ -1,0 +1,62 @@
+"""`hakmem bench`: HAKMEM against other allocators; a thin front of bench/compare.py."""
+
+import os
+import subprocess
+import sys
+
+from . import ToolError
+from .launch import ROOT
+
+BENCH = os.path.join(ROOT, "bench")
+
+
+def peer_names():
+    sys.path.insert(0, BENCH)
+    try:
+        import peers
+    finally:
+        sys.path.remove(BENCH)
+    return list(peers.PEERS)
+
+
+def arguments(args, peers):
+    """compare.py's arguments; peers are the names it can build."""
+    against = list(dict.fromkeys(name for name in args.against.split(",") if name))
+    if not against:
+        raise ToolError("--against names no allocator")
+    if "all" in against:
+        against = ["system", *peers]
+    others = [name for name in against if name not in peers]
+    built = [name for name in against if name in peers]
+    words = ["--allocators", ",".join([*others, "hakmem"])]
+    if built:
+        words += ["--peers", ",".join(built)]
+    # A peer that cannot be had is left out, so it cannot be what others are related to.
+    words += ["--reference", label(others[0]) if others else "hakmem"]
+    for trace in args.replay or ():
+        words += ["--replay", trace]
+    if not args.replay:
+        words += ["--suite", args.suite]
+    if args.quick:
+        words.append("--quick")
+    if args.rounds:
+        words += ["--rounds", str(args.rounds)]
+    if args.html:
+        words += ["--html", args.html]
+    return words
+
+
+def label(text):
+    """The name that compare.py gives an allocator."""
+    base, *settings = text.split(":")
+    name, equals, _ = base.partition("=")
+    if equals:
+        return name
+    return os.path.basename(os.path.realpath(base)) if "/" in base and not settings else text
+
+
+def command(args):
+    if not os.path.exists(os.path.join(ROOT, "build", "bench", "launch")):
+        raise ToolError("the benchmarks are not built; please run: make")
+    return subprocess.run([sys.executable, "-B", os.path.join(BENCH, "compare.py"),
+                           *arguments(args, peer_names())]).returncode
