@@ -194,13 +194,13 @@ class Session:
     def run(self, b: Benchmark, a: Allocator, number: int) -> dict:
         """One run, done again if something else used the machine meanwhile."""
         quick = self.quick or number == 0
-        for _ in range(1 if number == 0 else 1 + self.again):
+        for attempt in range(1 if number == 0 else 1 + self.again):
+            self.repeated += attempt > 0
             record = run_once(b, a, self.build, quick, self.net)
             if "output" in record and record.pop("output") != self.expected_output(b, quick):
                 raise RunError("it prints something else than under the system allocator")
             if not disturbed(record):
                 break
-            self.repeated += number > 0
         return record
 
     def expected_output(self, b: Benchmark, quick: bool) -> str:
