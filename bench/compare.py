@@ -25,6 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import instructions
 import peers
 import suites
 from allocators import Allocator, describe, parse_allocator
@@ -97,6 +98,8 @@ def parse_args() -> argparse.Namespace:
                    help="replay recorded traces instead (see trace/README.md)")
     p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
     p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
+    p.add_argument("--instructions", action="store_true",
+                   help=f"count instructions per op under callgrind as well (suites {', '.join(instructions.SUITES)}; slow)")
     p.add_argument("--seed", type=int, help="of the order of the runs (default random)")
     p.add_argument("--build", type=Path, default=REPO / "build", help="build folder")
     p.add_argument("--json", type=Path, metavar="FILE", help="write every run and the summary")
@@ -240,6 +243,8 @@ def main() -> int:
     if not benchmarks:
         raise SystemExit("compare: nothing was measured")
     summary = summarise(session, reference, rounds)
+    if args.instructions:
+        instructions.add(session, summary["rows"])
     print_table(summary)
     print_notes(session, summary, rounds)
     write_files(args, session, summary, rounds, seed)

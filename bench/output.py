@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import zip_longest
 from pathlib import Path
 
 from measure import Session, disturbed
@@ -17,7 +18,7 @@ def verdict(row: dict, reference: str) -> str:
     return "faster" if row["time_ratio_high"] < 1 else "slower" if row["time_ratio_low"] > 1 else "="
 
 
-HEAD = ["benchmark", "allocator", "time", "", "ratio", "95 % CI", "", "CPU", "memory MiB", "ratio", "mean RSS"]
+COLUMNS = ["benchmark", "allocator", "time", "", "ratio", "95 % CI", "", "CPU", "memory MiB", "ratio", "mean RSS"]
 LEFT = (0, 1, 3, 6)
 
 
@@ -49,12 +50,16 @@ def table_rows(summary: dict) -> list[list[str]]:
 
 
 def print_table(summary: dict) -> None:
-    rows = table_rows(summary)
+    head, rows = list(COLUMNS), table_rows(summary)
+    if any("instr_per_op" in row for row in summary["rows"]):
+        head.append("instr/op")
+        for cells, row in zip_longest(rows, summary["rows"], fillvalue={}):
+            cells.append(number(row, "instr_per_op"))
     for this, before in reversed(list(zip(rows[1:], rows))):
         if this[0] == before[0]:
             this[0] = ""  # name each benchmark once
-    widths = [max(len(r[i]) for r in [HEAD, *rows]) for i in range(len(HEAD))]
-    for row in [HEAD, ["-" * w for w in widths], *rows]:
+    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
+    for row in [head, ["-" * w for w in widths], *rows]:
         cells = [c.ljust(w) if i in LEFT else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
         print("  ".join(cells).rstrip())
 

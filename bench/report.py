@@ -210,11 +210,11 @@ def put_rows(page: Page, result: dict) -> None:
         page.add(details, "summary", "All figures")
         before, page.body = page.body, details
         page.table(["benchmark", "allocator", "time", "metric", f"/ {result['reference']}", "95 % CI", "CPU ratio",
-                    "memory MiB", "memory ratio", "mean RSS ratio", "faults ratio"],
+                    "memory MiB", "memory ratio", "mean RSS ratio", "faults ratio", "instr/op"],
                    [[r["benchmark"], (r["allocator"], "text"), figure(r, "time", 3), (r.get("metric", "failed"), "text"),
                      figure(r, "time_ratio", 3), between(r, "time_ratio"), figure(r, "cpu_ratio"),
                      f"{r['rss_kib'] / 1024:.2f}" if "rss_kib" in r else "–", figure(r, "rss_ratio"),
-                     figure(r, "mean_rss_ratio"), figure(r, "faults_ratio")]
+                     figure(r, "mean_rss_ratio"), figure(r, "faults_ratio"), figure(r, "instr_per_op")]
                     for group in groups.values() for r in group.values()], ours)
         page.body = before
         import plot
