@@ -12,9 +12,9 @@ Runs programs on the HAKMEM allocator and shows what its heap did.
 
   hakmem run ./app args    the program on the system allocator and on HAKMEM:
                            same output? which is faster? what did the heap do?
+  hakmem bench             the benchmarks, against the system allocator or others
   hakmem stats FILE...     prints statistics files (HAKMEM_STATS=json)
   hakmem which PID         is HAKMEM in use in that process?
-  hakmem bench             benchmarks against other allocators
 """
 
 
@@ -46,6 +46,26 @@ def build_parser():
     p.set_defaults(function=run.command)
 
     p = commands.add_parser(
+        "bench", help="measure HAKMEM against other allocators",
+        description="Runs benchmarks under each allocator in turn and prints the ratios; see "
+        "bench/README.md. Needs what `make` builds.")
+    p.add_argument("--against", metavar="A,B...", default="system",
+                   help="system (default), a peer of bench/peers.py (built if necessary), the path of "
+                   "a library, or all")
+    p.add_argument("--suite", metavar="S", default="core",
+                   help="a suite, selection or benchmark of bench/compare.py --list, or all (default core)")
+    p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
+    p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
+    p.add_argument("--rounds", metavar="N", type=positive, help="measured rounds (default 10, quick 3)")
+    p.add_argument("--budget", metavar="MINUTES", type=positive, help="start no round that ends later")
+    p.add_argument("--json", metavar="FILE", help="write every run and the summary")
+    p.add_argument("--csv", metavar="FILE", help="write the summary")
+    p.add_argument("--html", metavar="FILE", help="write a page with charts and tables")
+    p.add_argument("--replay", metavar="TRACE", action="append",
+                   help="instead of a suite: replay a recorded trace; may be repeated")
+    p.set_defaults(function=bench.command)
+
+    p = commands.add_parser(
         "stats", help="print statistics files",
         description="Adds up and prints the files that programs wrote with HAKMEM_STATS=json "
         "HAKMEM_STATS_FILE=/some/where/%%p.json.")
@@ -59,23 +79,6 @@ def build_parser():
         "it is, 1 if not, 2 if that cannot be found out.")
     p.add_argument("pid", type=positive, metavar="PID")
     p.set_defaults(function=which.command)
-
-    p = commands.add_parser(
-        "bench", help="benchmarks against other allocators",
-        description="Interleaved runs of the benchmarks under HAKMEM and others; medians, 95 % "
-        "intervals, and where HAKMEM is not first. Peers are fetched and built on first use. "
-        "`python3 bench/compare.py --help` has more.")
-    p.add_argument("--against", metavar="A,B...", default="system",
-                   help="'system' (default), names of peers ('all': every one), or paths of libraries")
-    p.add_argument("--suite", metavar="A,B...", default="core",
-                   help="suites or benchmarks: core (default), standard, cases, all, a name")
-    p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
-    p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
-    p.add_argument("--rounds", metavar="N", type=positive, help="measured rounds (default 10, quick 3)")
-    p.add_argument("--budget", metavar="MINUTES", type=positive, help="start no round that ends later")
-    p.add_argument("--json", metavar="FILE", help="write every run and the summary")
-    p.add_argument("--csv", metavar="FILE", help="write the summary")
-    p.set_defaults(function=bench.command)
     return parser
 
 
