@@ -232,8 +232,15 @@ static inline bench_run_t bench_least(bench_run_t a, bench_run_t b) {
   return a.ops == 0 || bench_ns_per_op(b) < bench_ns_per_op(a) ? b : a;
 }
 
-static inline void bench_report(const bench_t *b, bench_run_t real, bench_run_t floor,
-                                uint64_t peak_rss_kib) {
+// A key that one program has beyond those of all.
+typedef struct bench_value {
+  const char *name;
+  double value;
+} bench_value_t;
+
+// `extra` ends with a NULL name; NULL: there are none.
+static inline void bench_report_extra(const bench_t *b, bench_run_t real, bench_run_t floor,
+                                      uint64_t peak_rss_kib, const bench_value_t *extra) {
   double ns = bench_ns_per_op(real), floor_ns = bench_ns_per_op(floor);
   double seconds = (double)real.ns / 1e9;
   double rate = seconds > 0 ? (double)real.ops / seconds : 0.0;
@@ -247,12 +254,21 @@ static inline void bench_report(const bench_t *b, bench_run_t real, bench_run_t 
            (unsigned long long)real.ops, seconds, rate, ns, (unsigned long long)peak_rss_kib);
     if (b->net)
       printf(", \"floor_ns_per_op\": %.4f, \"net_ns_per_op\": %.4f", floor_ns, ns - floor_ns);
+    for (const bench_value_t *e = extra; e != NULL && e->name != NULL; e++)
+      printf(", \"%s\": %.10g", e->name, e->value);
     printf("}\n");
   } else {
     printf("%s\nops/s: %.0f\nns/op: %.3f\n", b->name, rate, ns);
     if (b->net) printf("floor ns/op: %.3f\nnet ns/op: %.3f\n", floor_ns, ns - floor_ns);
     printf("elapsed: %.3f s\npeak RSS: %llu KiB\n", seconds, (unsigned long long)peak_rss_kib);
+    for (const bench_value_t *e = extra; e != NULL && e->name != NULL; e++)
+      printf("%s: %.10g\n", e->name, e->value);
   }
+}
+
+static inline void bench_report(const bench_t *b, bench_run_t real, bench_run_t floor,
+                                uint64_t peak_rss_kib) {
+  bench_report_extra(b, real, floor, peak_rss_kib, NULL);
 }
 
 #endif
