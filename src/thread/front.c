@@ -29,10 +29,13 @@ static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
 }
 
-// A SuperSlab is going to be used in full if the class is growing, or if the heaps have
+// A SuperSlab is going to be used in full if its blocks are small, so that none has a
+// page that the program leaves alone, and if the class is growing, or if the heaps have
 // much more than the slab per class that each of them may have begun and left.
+#define FILLS_MAX 4096 // bytes per block
 #define BEGUN_BYTES ((uint64_t)HAK_CLASSES * HAK_SLAB_SIZE)
 static bool fills(const hak_heap_t *heap, unsigned c) {
+  if (hak_class_size(c) > FILLS_MAX) return false;
   return heap->warm[c].growth >= GROWING ||
          hak_load_relaxed(&hak_mapped.superslab_bytes) >= hak_heap_count() * BEGUN_BYTES;
 }
@@ -83,7 +86,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   }
   if ((slab = acquire(heap, c)) != NULL) return slab;
   hak_heap_set_front(heap, c, &hak_slab_none);
-  hak_heap_reclaim(heap, 0); // out of memory: what is kept may do
+  hak_heap_reclaim_all(heap, 0); // out of memory: what is kept may do
   if ((slab = hak_warm_take(heap, c)) != NULL) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
   else if ((slab = acquire(heap, c)) == NULL) hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
@@ -104,6 +107,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   uint32_t got = 0;
   hak_owner_inc(&heap->classes[c].refills);
   if (++heap->ticks >= FLUSH_TICKS) hak_remote_flush(heap);
+  hak_heap_reclaim_if_asked(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
   if (slab != &hak_slab_none) {
     if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
@@ -198,7 +202,7 @@ static void *take_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
   bool fresh = false;
   void *p = hak_l25_alloc(size, &fresh, &source);
   if (!p) {
-    hak_heap_reclaim(heap, 0);
+    hak_heap_reclaim_all(heap, 0);
     p = hak_l25_alloc(size, &fresh, &source);
   }
   if (zeroed) *zeroed = fresh;
@@ -214,7 +218,7 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   void *p = hak_huge_alloc(size, alignment);
   if (!p) {
-    hak_heap_reclaim(heap, 0);
+    hak_heap_reclaim_all(heap, 0);
     if (!(p = hak_huge_alloc(size, alignment))) return NULL;
   }
   if (zeroed) *zeroed = true;
@@ -333,7 +337,12 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
 // ---------------------------------------------------------------------------
 // Free.
 
-void hak_front_slab_event(hak_slab_t *slab) { hak_heap_slab_event(hak_tls_heap, slab); }
+static void slab_event(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_heap_slab_event(heap, slab);
+  hak_heap_reclaim_if_asked(heap);
+}
+
+void hak_front_slab_event(hak_slab_t *slab) { slab_event(hak_tls_heap, slab); }
 
 static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {
   hak_slab_t *slab = block->slab;
@@ -346,14 +355,14 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   } else {
     *(void **)p = slab->free;
     slab->free = p;
-    if (hak_owner_dec_negative(&slab->frees_left)) hak_heap_slab_event(heap, slab);
+    if (hak_owner_dec_negative(&slab->frees_left)) slab_event(heap, slab);
   }
 }
 
 // A run that is not in front may be of use again, or of none.
 HAK_NOINLINE HAK_HOT static void put_l2_event(hak_slab_t *slab, uint64_t mask) {
   if (slab->place == HAK_PLACE_FULL || mask == ((uint64_t)1 << slab->capacity) - 1)
-    hak_heap_slab_event(hak_load_relaxed(&slab->holder), slab);
+    slab_event(hak_load_relaxed(&slab->holder), slab);
 }
 
 HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, uint32_t hint) {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "core/options.h"
+#include "core/pressure.h"
 #include "os/os.h"
 #include "superslab/shared_pool.h"
 #include "superslab/superslab.h"
@@ -37,5 +38,6 @@ __attribute__((constructor(101))) static void start(void) {
   hak_process_init();
   pthread_atfork(NULL, NULL, after_fork_in_child);
   hak_options_report();
+  hak_pressure_init();
   hak_background_start();
 }
