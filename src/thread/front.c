@@ -387,8 +387,10 @@ HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
 HAK_INLINE void put_foreign_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t number) {
   hak_ring_t *ring = &heap->ring[hak_slab_class(slab) - HAK_TINY_CLASSES];
   uint32_t hint = HAK_HINT_FOREIGN | slab->hint | number;
-  if (HAK_LIKELY(hak_ring_has_room(ring))) hak_ring_push(ring, hint);
-  else hak_ring_push_full(heap, ring, hint);
+  if (HAK_LIKELY(hak_option(POOL_MID_INUSE_DEFERRED))) { // else it is gone at once
+    if (HAK_LIKELY(hak_ring_has_room(ring))) hak_ring_push(ring, hint);
+    else hak_ring_push_full(heap, ring, hint);
+  }
   hak_remote_free_l2(heap, slab, number); // may hand over, and forget the hint, at once
 }
 

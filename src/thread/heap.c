@@ -273,6 +273,7 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
 // What comes back from others may empty the slab or make it usable again.
 static void collected(hak_heap_t *heap, hak_slab_t *slab, uint32_t count) {
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
+  if (count != 0 && hak_slab_live(slab) == 0) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if (slab->place == HAK_PLACE_ACTIVE) return;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   bool event = tiny ? (int64_t)hak_load_relaxed(&slab->frees_left) < 0 : hak_slab_usable(slab);

@@ -49,6 +49,7 @@ static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
 void hak_remote_flush(hak_heap_t *heap) {
   heap->ticks = 0;
   if (heap->pending == 0) return;
+  hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);
   for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++)
     if (heap->remote_map[i].slab) flush_entry(heap, &heap->remote_map[i]);
 }
@@ -99,6 +100,10 @@ void hak_remote_take_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
 }
 
 void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
+  if (HAK_UNLIKELY(!hak_option(POOL_MID_INUSE_DEFERRED))) {
+    push(slab, &(hak_remote_entry_t){.slab = slab, .mask = (uint64_t)1 << block, .count = 1}, heap);
+    return;
+  }
   hak_remote_entry_t *entry = entry_for(heap, slab);
   entry->mask |= (uint64_t)1 << block;
   added(heap, entry, hak_class_size(hak_slab_class(slab)));
