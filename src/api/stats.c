@@ -182,7 +182,8 @@ static void print_warm_pool(hak_print_t *out, const hak_report_t *r) {
 
 static void print_ratio(hak_print_t *out, const char *what, uint64_t n, uint64_t of) {
   uint64_t hundredths = of ? n * 100 / of : 0;
-  hak_print(out, "  %-34s %8u.%u%u\n", what, hundredths / 100, hundredths / 10 % 10, hundredths % 10);
+  hak_print(out, "  %-34s %8u.%u%u\n", what, hundredths / 100, hundredths / 10 % 10,
+            hundredths % 10);
 }
 
 // HAKMEM_POOL_MID_INUSE_DEFERRED_STATS.

@@ -110,6 +110,10 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   hak_heap_reclaim_if_asked(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
   if (slab != &hak_slab_none) {
+    if (HAK_UNLIKELY(tiny && slab->free)) { // others had freed them, and it was asked just now
+      hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
+      return slab;
+    }
     if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_carve, 1);
     } else if ((got = hak_slab_collect(slab, false)) != 0) {
@@ -155,15 +159,10 @@ static void *alloc_tiny(hak_heap_t *heap, size_t size) {
 }
 
 // The block that the newest hint of a ring names.
-static void *alloc_hinted(hak_heap_t *heap, hak_ring_t *ring) {
+static void *alloc_hinted(hak_ring_t *ring) {
   uint32_t hint = ring->hint[--ring->count], number = hak_hint_number(hint);
   hak_slab_t *slab = hak_hint_slab(hint);
-  if (hint & HAK_HINT_FOREIGN) {
-    hak_remote_take_l2(heap, slab, number);
-    hak_owner_inc(&heap->stats[HAK_STAT_l2_foreign]);
-  } else {
-    hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
-  }
+  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
   hak_owner_inc(&ring->allocs);
   return slab->start + (size_t)number * ring->size;
 }
@@ -171,7 +170,7 @@ static void *alloc_hinted(hak_heap_t *heap, hak_ring_t *ring) {
 static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
-  if (ring->count) return alloc_hinted(heap, ring);
+  if (ring->count) return alloc_hinted(ring);
   ring->missed = true;
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
@@ -384,22 +383,12 @@ HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
   if (HAK_UNLIKELY(slab->place != HAK_PLACE_ACTIVE)) put_l2_event(slab, mask);
 }
 
-HAK_INLINE void put_foreign_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t number) {
-  hak_ring_t *ring = &heap->ring[hak_slab_class(slab) - HAK_TINY_CLASSES];
-  uint32_t hint = HAK_HINT_FOREIGN | slab->hint | number;
-  if (HAK_LIKELY(hak_option(POOL_MID_INUSE_DEFERRED))) { // else it is gone at once
-    if (HAK_LIKELY(hak_ring_has_room(ring))) hak_ring_push(ring, hint);
-    else hak_ring_push_full(heap, ring, hint);
-  }
-  hak_remote_free_l2(heap, slab, number); // may hand over, and forget the hint, at once
-}
-
-static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p) {
+static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {
   hak_slab_t *slab = block->slab;
   if (!heap) hak_remote_push_one(slab, p, block->number);
   else if (hak_load_relaxed(&slab->holder) == heap)
     put_l2(slab, hak_load_relaxed(&slab->mask), block->number);
-  else put_foreign_l2(heap, slab, block->number);
+  else hak_remote_free_l2(heap, slab, block->number, function);
 }
 
 // The same for everything that is not a block of one of this thread's L2 runs. Of another
@@ -410,7 +399,7 @@ HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const c
   uint32_t number;
   if (HAK_LIKELY(hak_slab_kind(slab) == HAK_KIND_L2 && heap != &hak_heap_none &&
                  hak_slab_block_l2(slab, p, &number) && !hak_remote_holds_l2(heap, slab, number)))
-    put_foreign_l2(heap, slab, number);
+    hak_remote_free_l2(heap, slab, number, function);
   else hak_front_free_slow(p, function);
 }
 
@@ -447,7 +436,7 @@ void hak_front_free_slow(void *p, const char *function) {
   hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
   switch (block.kind) {
   case HAK_KIND_TINY: free_tiny(heap, &block, p, function); break;
-  case HAK_KIND_L2: free_l2(heap, &block, p); break;
+  case HAK_KIND_L2: free_l2(heap, &block, p, function); break;
   case HAK_KIND_L25:
     if (!hak_l25_claim(block.slab)) hak_misuse_double_free(function, p, block.usable);
     else free_l25(heap, block.slab);
