@@ -16,8 +16,8 @@
 typedef struct {
   uint32_t magic;
   uint16_t version;
-  uint16_t header;  // TRACE_HEADER
-  uint32_t chunk;   // TRACE_CHUNK
+  uint16_t header; // TRACE_HEADER
+  uint32_t chunk;  // TRACE_CHUNK
   uint32_t used;
   uint32_t pid;
   uint32_t zero;

@@ -1,7 +1,7 @@
 // record.c: libhakmem-record.so, a preload library that writes down what a program asks of
 // its allocator, whichever that is (RTLD_NEXT). README.md has the format and its use.
 //
-//   HAKMEM_RECORD=FILE LD_PRELOAD=libhakmem-record.so[:libother.so] PROGRAM
+//   HAKTRACE_FILE=FILE LD_PRELOAD=libhakmem-record.so[:libother.so] PROGRAM
 //
 // Each thread writes into a chunk of its own, a shared mapping of the file: no lock and no
 // system call per event, and nothing to save when the process ends, however it ends. What
@@ -78,9 +78,7 @@ static void *early_alloc(size_t size) {
   return at + want <= EARLY_SIZE ? early + at : NULL;
 }
 
-static bool is_early(const void *p) {
-  return (uintptr_t)p - (uintptr_t)early < EARLY_SIZE;
-}
+static bool is_early(const void *p) { return (uintptr_t)p - (uintptr_t)early < EARLY_SIZE; }
 
 static COLD bool resolve(void) {
   static bool resolving; // at the process's first allocation, when it has one thread
@@ -107,9 +105,9 @@ static _Atomic uint32_t phase; // NEW → STARTING → RUNNING → OFF; orders w
 // In a mapping that is zero again in a forked child, however it was forked: `on` is then
 // 0 while phase says RUNNING, and a lock held by a thread that is no more is free.
 typedef struct {
-  _Atomic uint32_t on;      // 1: record. Relaxed; a stale value costs or adds an event
-  _Atomic uint32_t lock;    // spin lock of what follows
-  uint32_t idle_count;      // chunks of ended threads
+  _Atomic uint32_t on;   // 1: record. Relaxed; a stale value costs or adds an event
+  _Atomic uint32_t lock; // spin lock of what follows
+  uint32_t idle_count;   // chunks of ended threads
   unsigned char *idle[MAX_IDLE];
   uint64_t chunks;          // of the file
   _Atomic uint32_t threads; // numbers given so far; relaxed, only their uniqueness counts
@@ -120,9 +118,9 @@ typedef struct {
 
 static state_t off_state; // until there is a mapping; stays zero
 static state_t *state = &off_state;
-static char pattern[PATH_MAX]; // HAKMEM_RECORD as an absolute path
+static char pattern[PATH_MAX]; // HAKTRACE_FILE as an absolute path
 static char path[PATH_MAX];    // with %p replaced
-static uint64_t chunk_limit;   // HAKMEM_RECORD_LIMIT, in chunks
+static uint64_t chunk_limit;   // HAKTRACE_LIMIT, in chunks
 static dev_t file_device;
 static ino_t file_number;
 static pthread_key_t key;
@@ -173,8 +171,11 @@ static const char *extend(int fd, off_t offset) {
   struct rlimit limit; // beyond it the kernel would send SIGXFSZ
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < (rlim_t)offset + TRACE_CHUNK)
     return strerrordesc_np(EFBIG);
-  trace_header_t header = {.magic = TRACE_MAGIC, .version = TRACE_VERSION, .header = TRACE_HEADER,
-                           .chunk = TRACE_CHUNK, .pid = (uint32_t)syscall(SYS_getpid),
+  trace_header_t header = {.magic = TRACE_MAGIC,
+                           .version = TRACE_VERSION,
+                           .header = TRACE_HEADER,
+                           .chunk = TRACE_CHUNK,
+                           .pid = (uint32_t)syscall(SYS_getpid),
                            .started = start_seconds};
   struct iovec parts[] = {{&header, sizeof header}, {(void *)zeros, sizeof zeros}};
   long written = syscall(SYS_pwritev, fd, parts, 2, (long)offset, 0L);
@@ -185,7 +186,7 @@ static const char *extend(int fd, off_t offset) {
 }
 
 static unsigned char *new_chunk(void) {
-  if (state->chunks >= chunk_limit) return stop("HAKMEM_RECORD_LIMIT is reached"), NULL;
+  if (state->chunks >= chunk_limit) return stop("HAKTRACE_LIMIT is reached"), NULL;
   off_t offset = (off_t)(state->chunks * TRACE_CHUNK);
   int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
   if (fd < 0) return stop(strerrordesc_np(errno)), NULL;
@@ -262,7 +263,7 @@ static void thread_ended(void *unused) {
 // Start
 
 static bool read_settings(void) {
-  const char *name = getenv("HAKMEM_RECORD"), *limit = getenv("HAKMEM_RECORD_LIMIT");
+  const char *name = getenv("HAKTRACE_FILE"), *limit = getenv("HAKTRACE_LIMIT");
   if (name == NULL || name[0] == '\0') return false;
   chunk_limit = limit != NULL ? strtoull(limit, NULL, 10) * (1048576 / TRACE_CHUNK) : UINT64_MAX;
   char folder[PATH_MAX] = "";
@@ -271,8 +272,26 @@ static bool read_settings(void) {
   return n > 0 && (size_t)n < sizeof pattern - 32;
 }
 
-// Creates the file. One that is there already is left alone: it is the parent's, or what
-// this process recorded before it called exec. With %p there is a name for each.
+// A file of this very process: what it recorded before it called exec.
+static bool is_ours(int fd) {
+  trace_header_t header = {0};
+  syscall(SYS_pread64, fd, &header, sizeof header, 0L);
+  return header.magic == TRACE_MAGIC && header.pid == (uint32_t)syscall(SYS_getpid);
+}
+
+// Opens `path` as an empty file; a negative number if another process's is there.
+static int open_new(bool replace) {
+  long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd >= 0 || errno != EEXIST || !replace) return (int)fd;
+  fd = syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+  if (fd >= 0 && is_ours((int)fd) && syscall(SYS_ftruncate, fd, 0L) == 0) return (int)fd;
+  if (fd >= 0) syscall(SYS_close, fd);
+  errno = EEXIST;
+  return -1;
+}
+
+// With %p every process and every program it becomes has a file of its own. Without, there
+// is one file: of the first process, and of the program that it became last.
 static const char *create_file(void) {
   const char *mark = strstr(pattern, "%p");
   int fd = -1;
@@ -283,16 +302,17 @@ static const char *create_file(void) {
     else
       snprintf(path, sizeof path, "%.*s%ld%s%s", (int)(mark - pattern), pattern,
                syscall(SYS_getpid), mark + 2, again);
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd = open_new(mark == NULL);
     if (fd < 0 && errno != EEXIST) return strerrordesc_np(errno);
   }
   if (fd < 0) return "";
   struct stat made;
   long failed = syscall(SYS_newfstatat, fd, "", &made, AT_EMPTY_PATH);
+  const char *why = failed ? strerrordesc_np(errno) : NULL;
   syscall(SYS_close, fd);
   file_device = made.st_dev;
   file_number = made.st_ino;
-  return failed ? strerrordesc_np(errno) : NULL;
+  return why;
 }
 
 static bool map_state(void) {
@@ -423,16 +443,16 @@ __attribute__((constructor(101))) static void at_load(void) {
 }
 
 // CALL asks the next allocator; it is recorded as one allocation of `size` bytes.
-#define ALLOCATE(kind, size, alignment, CALL)     \
-  do {                                            \
+#define ALLOCATE(kind, size, alignment, CALL) \
+  do { \
     if (UNLIKELY(!ready())) return early_alloc(size); \
-    bool on = enter();                            \
-    void *p_ = (CALL);                            \
-    if (on) {                                     \
-      note_alloc(kind, p_, size, alignment);      \
-      leave();                                    \
-    }                                             \
-    return p_;                                    \
+    bool on = enter(); \
+    void *p_ = (CALL); \
+    if (on) { \
+      note_alloc(kind, p_, size, alignment); \
+      leave(); \
+    } \
+    return p_; \
   } while (0)
 
 EXPORT void *malloc(size_t size) { ALLOCATE(TRACE_MALLOC, size, 0, next.malloc(size)); }

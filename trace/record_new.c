@@ -21,13 +21,13 @@ static void *aligned(size_t alignment, size_t size) {
 }
 
 // The mangled names are C++'s: nw, na: new, new[]; dl, da: delete, delete[]; m: size_t.
-#define NEW(name, parameters, arguments, OURS)                            \
-  EXPORT void *name parameters {                                          \
-    void *p = OURS;                                                       \
-    if (p != NULL) return p;                                              \
-    void *(*other) parameters;                                            \
-    *(void **)&other = dlsym(RTLD_NEXT, #name);                           \
-    return other != NULL ? other arguments : NULL;                        \
+#define NEW(name, parameters, arguments, OURS) \
+  EXPORT void *name parameters { \
+    void *p = OURS; \
+    if (p != NULL) return p; \
+    void *(*other)parameters; \
+    *(void **)&other = dlsym(RTLD_NEXT, #name); \
+    return other != NULL ? other arguments : NULL; \
   }
 NEW(_Znwm, (size_t n), (n), malloc(NOT_EMPTY(n)))
 NEW(_Znam, (size_t n), (n), malloc(NOT_EMPTY(n)))
@@ -39,8 +39,8 @@ NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t n, size_t a, void *t), (n, a, t)
 NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t n, size_t a, void *t), (n, a, t), aligned(a, n))
 
 // Whatever follows the pointer (a size, an alignment, nothrow) free need not know.
-#define DELETE(suffix)                                  \
-  EXPORT void _ZdlPv##suffix(void *p) { free(p); }      \
+#define DELETE(suffix) \
+  EXPORT void _ZdlPv##suffix(void *p) { free(p); } \
   EXPORT void _ZdaPv##suffix(void *p) { free(p); }
 DELETE()
 DELETE(m)
