@@ -282,7 +282,7 @@ static inline void bench_report(const bench_t *b, bench_run_t real, bench_run_t 
     if (b->net)
       printf(", \"floor_ns_per_op\": %.4f, \"net_ns_per_op\": %.4f", floor_ns, ns - floor_ns);
     for (const bench_extra_t *e = b->extra; e < b->extra + BENCH_EXTRAS && e->name != NULL; e++)
-      printf(", \"%s\": %.2f", e->name, e->value);
+      printf(", \"%s\": %.4f", e->name, e->value);
     printf("}\n");
   } else {
     printf("%s\nops/s: %.0f\nns/op: %.3f\n", b->name, rate, ns);

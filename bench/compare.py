@@ -58,8 +58,8 @@ def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
 def choose_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     chosen = suites.choose((args.benchmarks or args.suite).split(","))
     if args.replay:
-        chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path),),
-                            "a recorded program", suite="replay") for path in args.replay]
+        chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path), "--quick"),
+                            "a recorded program", suite="replay", net=True) for path in args.replay]
     kept = []
     for b in chosen:
         if missing := suites.lacking(b):

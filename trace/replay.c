@@ -3,8 +3,9 @@
 // Every recorded thread is a thread here and makes its own calls in its own order. A free
 // of another thread's block waits until that thread has allocated it. The trace's events
 // are cut into epochs of --window events; a thread enters an epoch when all threads are
-// done with the last but one, and starts when it would enter its first, so that no thread
-// runs away from the others and memory in use stays near what the program had.
+// done with the last but one, and starts when it would enter its first and those have
+// ended that had ended before. So no thread runs away from the others, no more threads run
+// at once than did, and memory in use stays near what the program had.
 //
 // All tables are mapped and filled before the measured part. The peak of the process is
 // reset there, and what the tables take is subtracted.
@@ -46,8 +47,10 @@ typedef struct {
 typedef struct {
   op_t *ops;
   uint64_t count;
-  uint64_t first_epoch, last_epoch;         // 0: none yet
+  uint64_t first, last;                     // numbers of its events
+  uint64_t epoch;                           // while compiling: of its last event, 0: none yet
   uint64_t live_bytes, peak_bytes, largest; // of the blocks that it allocates
+  pthread_t thread;                         // of all but the first
   bench_ring_t ring;                        // for the floor
 } __attribute__((aligned(128))) replayer_t;
 
@@ -57,6 +60,7 @@ static _Atomic(char *) *blocks;
 static uint32_t block_count;
 
 static replayer_t *replayers; // in the order of their first events
+static replayer_t **by_end;   // the same in the order of their last events
 static uint32_t replayer_count;
 static replayer_t survivors; // frees what the program never freed; not measured
 
@@ -66,7 +70,6 @@ static uint32_t *epoch_threads;
 static _Atomic uint32_t *epoch_left;
 static uint64_t epochs, window;
 
-static _Atomic uint32_t running; // threads besides main; 0 ends the round (futex)
 static void (*play)(replayer_t *);
 
 static uint64_t live_peak;   // bytes, of the events that are replayed
@@ -253,39 +256,46 @@ static BENCH_NOINLINE void play_floor(replayer_t *r) {
 // do; a process with one thread has none besides it. Others are started by a thread that
 // does nothing else.
 
-static void start_thread(void *(*function)(void *), void *argument) {
+static void start_thread(pthread_t *thread, void *(*function)(void *), void *argument) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, STACK_SIZE);
-  pthread_t thread;
-  errno = pthread_create(&thread, &attributes, function, argument);
+  errno = pthread_create(thread, &attributes, function, argument);
   if (errno != 0) bench_die("replay: pthread_create");
   pthread_attr_destroy(&attributes);
 }
 
 static void *run_thread(void *r) {
   play(r);
-  count_down(&running);
   return NULL;
 }
 
-static void *start_others(void *unused) {
+// Waits for the end of those, from by_end[at] on, whose last event is before this one.
+static uint32_t join_before(uint64_t event, uint32_t at) {
+  for (; at < replayer_count && by_end[at]->last < event; at++)
+    if (by_end[at] != replayers) pthread_join(by_end[at]->thread, NULL);
+  return at;
+}
+
+static void *run_others(void *unused) {
+  uint32_t joined = 0;
   for (uint32_t i = 1; i < replayer_count; i++) {
-    wait_to_enter(replayers[i].first_epoch);
-    start_thread(run_thread, &replayers[i]);
+    joined = join_before(replayers[i].first, joined);
+    wait_to_enter(replayers[i].first / window + 1);
+    start_thread(&replayers[i].thread, run_thread, &replayers[i]);
   }
+  join_before(UINT64_MAX, joined);
   return unused;
 }
 
 static bench_run_t run_round(uint64_t events) {
   memset((void *)blocks, 0, block_count * sizeof *blocks);
   for (uint64_t e = 1; e <= epochs; e++) epoch_left[e] = epoch_threads[e];
-  running = replayer_count > 0 ? replayer_count - 1 : 0;
+  pthread_t others;
   uint64_t start = bench_now_ns();
-  if (replayer_count > 1) start_thread(start_others, NULL);
-  if (replayer_count > 0) play(&replayers[0]);
-  wait_for(&running);
+  if (replayer_count > 1) start_thread(&others, run_others, NULL);
+  play(&replayers[0]);
+  if (replayer_count > 1) pthread_join(others, NULL);
   bench_run_t run = {.ops = events, .ns = bench_now_ns() - start};
   play(&survivors);
   return run;
@@ -337,9 +347,10 @@ static void compile_step(compiler_t *c, const trace_t *t, uint64_t number) {
   if (c->place[s->thread] == 0) c->place[s->thread] = ++replayer_count;
   replayer_t *r = &replayers[c->place[s->thread] - 1];
   uint64_t epoch = number / window + 1;
-  if (r->last_epoch != epoch) {
-    if (r->last_epoch == 0) r->first_epoch = epoch;
-    r->last_epoch = epoch;
+  if (r->epoch == 0) r->first = number;
+  r->last = number;
+  if (r->epoch != epoch) {
+    r->epoch = epoch;
     epoch_threads[epoch] += !c->write;
     emit(c, r, (op_t){.kind = TRACE_SEGMENT, .size = epoch});
   }
@@ -375,12 +386,21 @@ static void compile_pass(compiler_t *c, const trace_t *t, uint64_t events) {
   block_count = 0;
   c->live_bytes = 0;
   for (uint32_t i = 0; i < t->threads; i++)
-    replayers[i].count = replayers[i].last_epoch = replayers[i].live_bytes = 0;
+    replayers[i].count = replayers[i].epoch = replayers[i].live_bytes = 0;
   for (uint64_t i = 0; i < events; i++) {
     if (t->steps[i].kind != TRACE_FREE) block_count = t->steps[i].block + 1;
     compile_step(c, t, i);
   }
   compile_survivors(c, t);
+}
+
+static void order_by_end(compiler_t *c, const trace_t *t, uint64_t events) {
+  uint32_t left = replayer_count;
+  for (uint64_t i = events; left > 0 && i-- > 0;) {
+    uint32_t *place = &c->place[t->steps[i].thread];
+    if (*place != 0) by_end[--left] = &replayers[*place - 1];
+    *place = 0;
+  }
 }
 
 static void compile(const trace_t *t, uint64_t events) {
@@ -400,6 +420,8 @@ static void compile(const trace_t *t, uint64_t events) {
   c.write = true;
   compile_pass(&c, t, events);
   blocks = table(block_count, sizeof *blocks);
+  by_end = table(replayer_count, sizeof(replayer_t *));
+  order_by_end(&c, t, events);
   munmap(c.place, place_size);
   munmap(c.owners, block_size * sizeof(uint32_t));
   munmap(c.ended, block_size);

@@ -5,6 +5,7 @@ run.py      `hakmem run`: a program on the system allocator and on HAKMEM
 stats.py    `hakmem stats`: statistics files, added up and printed
 which.py    `hakmem which`: is HAKMEM in that process?
 bench.py    `hakmem bench`: a short form of bench/compare.py
+record.py   `hakmem record`, `hakmem trace`: allocation traces
 launch.py   starts one program and measures it
 explain.py  why HAKMEM did not serve a program
 

@@ -25,6 +25,10 @@ def command(args):
     for name in ("rounds", "budget", "json", "csv"):
         if getattr(args, name) is not None:
             words += [f"--{name}", str(getattr(args, name))]
+    for trace in args.replay:
+        if not os.path.isfile(trace):
+            raise ToolError(f"--replay {trace}: no such file")
+        words += ["--replay", os.path.abspath(trace)]
     built = subprocess.run(["make", "-C", ROOT, "all"], stdout=subprocess.DEVNULL).returncode
     if built != 0:
         raise ToolError("make failed")
