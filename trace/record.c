@@ -279,15 +279,17 @@ static bool is_ours(int fd) {
   return header.magic == TRACE_MAGIC && header.pid == (uint32_t)syscall(SYS_getpid);
 }
 
-// Opens `path` as an empty file; a negative number if another process's is there.
+// Creates `path`; a negative number if another process's file is there. Ours is unlinked
+// rather than emptied: should it be mapped after all, that process must not get SIGBUS.
 static int open_new(bool replace) {
-  long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int how = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  long fd = syscall(SYS_openat, AT_FDCWD, path, how, 0666);
   if (fd >= 0 || errno != EEXIST || !replace) return (int)fd;
-  fd = syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
-  if (fd >= 0 && is_ours((int)fd) && syscall(SYS_ftruncate, fd, 0L) == 0) return (int)fd;
+  fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+  bool ours = fd >= 0 && is_ours((int)fd);
   if (fd >= 0) syscall(SYS_close, fd);
-  errno = EEXIST;
-  return -1;
+  if (ours) syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+  return (int)syscall(SYS_openat, AT_FDCWD, path, how, 0666);
 }
 
 // With %p every process and every program it becomes has a file of its own. Without, there

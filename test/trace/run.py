@@ -121,6 +121,18 @@ class RoundTrip(TraceTest):
         self.assertLess(result["peak_rss_kib"], allowed)
         self.assertGreater(result["peak_rss_kib"], summary["peak_live_bytes"] / 1024)
 
+    def test_a_recorded_replay_is_the_program_again(self) -> None:
+        before = self.traced("swap", 20_000, 4)
+        original = self.trace.rename(self.folder / "original")
+        self.record(BUILD / "bench" / "replay", original)
+        after = self.summary()
+        added = 20  # calls that replay makes itself: starting threads, printing
+        for kind in ("malloc", "calloc", "aligned", "realloc", "free", "cross_thread_frees"):
+            self.assertTrue(before[kind] <= after[kind] <= before[kind] + added, (kind, before[kind], after[kind]))
+        self.assertEqual((after["threads"], after["unknown_frees"]), (before["threads"] + 1, 0))
+        window = 16384  # how far threads may be apart, without the program's own barriers
+        self.assertAlmostEqual(after["peak_live_blocks"], before["peak_live_blocks"], delta=2 * window)
+
     def test_rounds_quick_and_net(self) -> None:
         operations = self.traced("pass", 150_000)["operations"]
         self.assertGreater(operations, 200_000)
@@ -145,7 +157,7 @@ class Process(TraceTest):
     """How processes begin and end."""
 
     def files(self) -> list[dict]:
-        return sorted((self.summary(f) for f in self.folder.iterdir()), key=lambda s: s["operations"])
+        return sorted((self.summary(f) for f in self.folder.iterdir()), key=lambda s: (s["operations"], s["unknown_frees"]))
 
     def test_a_forked_child_is_not_recorded(self) -> None:
         summary = self.traced("fork", 1000)
