@@ -128,6 +128,7 @@ static uint64_t start_ns, start_seconds;
 
 static __thread struct {
   volatile bool busy;   // also read by a signal handler of this thread
+  bool ending;          // the destructors of the thread's keys are running or have run
   uint32_t thread;      // number + 1, 0: none yet
   unsigned char *chunk; // NULL: none
   unsigned char *at, *end;
@@ -219,7 +220,7 @@ static void publish(unsigned char *at) {
 static COLD bool next_chunk(uint64_t sequence) {
   int saved = errno;
   unsigned char *full = me.chunk, *chunk = NULL;
-  if (full == NULL) pthread_setspecific(key, &me); // to hear of the thread's end
+  if (full == NULL && !me.ending) pthread_setspecific(key, &me); // to hear of the thread's end
   lock();
   if (atomic_load(&state->on) != 0)
     chunk = state->idle_count > 0 ? state->idle[--state->idle_count] : new_chunk();
@@ -242,20 +243,29 @@ static COLD bool next_chunk(uint64_t sequence) {
 }
 
 // Leaves the rest of the chunk to a thread yet to come: many short threads share one.
-static void thread_ended(void *unused) {
-  (void)unused;
-  bool was_busy = me.busy;
-  me.busy = true;
+static COLD void let_chunk_go(void) {
   unsigned char *chunk = me.chunk;
   // A forked child knows by `on` that the chunk is its parent's.
   if (chunk != NULL && atomic_load(&state->on) != 0) {
+    int saved = errno;
     lock();
     if (me.end - me.at >= LEAST_ROOM && state->idle_count < MAX_IDLE)
       state->idle[state->idle_count++] = chunk, chunk = NULL;
     unlock();
     if (chunk != NULL) munmap(chunk, TRACE_CHUNK);
+    errno = saved;
   }
   me.chunk = me.at = me.end = NULL;
+}
+
+// From now on the thread borrows a chunk per event: nothing tells when the last destructor
+// has run, and the C library frees this and that even later.
+static void thread_ending(void *unused) {
+  (void)unused;
+  bool was_busy = me.busy;
+  me.busy = true;
+  me.ending = true;
+  let_chunk_go();
   me.busy = was_busy;
 }
 
@@ -322,7 +332,7 @@ static bool map_state(void) {
   void *p = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED || madvise(p, sizeof *state, MADV_WIPEONFORK) != 0) return false;
   state = p;
-  return pthread_key_create(&key, thread_ended) == 0;
+  return pthread_key_create(&key, thread_ending) == 0;
 }
 
 static void write_note(void) {
@@ -380,6 +390,7 @@ static inline bool enter(void) {
 }
 
 static inline void leave(void) {
+  if (UNLIKELY(me.ending)) let_chunk_go();
   atomic_signal_fence(memory_order_seq_cst);
   me.busy = false;
 }

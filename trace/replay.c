@@ -147,18 +147,26 @@ static BENCH_COLD _Noreturn void damaged(uint32_t block, size_t size, const char
 }
 
 static BENCH_NOINLINE void fill(char *p, size_t size, uint32_t block) {
-  for (size_t i = 0; i < size; i += 8) {
-    uint64_t word = pattern(block, i);
-    memcpy(p + i, &word, size - i < 8 ? size - i : 8);
+  size_t i = 0;
+  uint64_t word;
+  for (; i + 8 <= size; i += 8) {
+    word = pattern(block, i);
+    __builtin_memcpy(p + i, &word, 8);
   }
+  word = pattern(block, i);
+  memcpy(p + i, &word, size - i);
 }
 
 static BENCH_NOINLINE void verify(const char *p, size_t size, uint32_t block) {
-  for (size_t i = 0; i < size; i += 8) {
-    uint64_t word = pattern(block, i);
-    if (memcmp(p + i, &word, size - i < 8 ? size - i : 8) != 0)
-      damaged(block, size, "its contents changed");
+  size_t i = 0;
+  uint64_t word = 0, wrong = 0;
+  for (; i + 8 <= size; i += 8) {
+    __builtin_memcpy(&word, p + i, 8);
+    wrong |= word ^ pattern(block, i);
   }
+  word = pattern(block, i);
+  if (wrong != 0 || memcmp(p + i, &word, size - i) != 0)
+    damaged(block, size, "its contents changed");
 }
 
 static BENCH_NOINLINE void verify_new(const char *p, const op_t *op) {

@@ -196,6 +196,21 @@ class Process(TraceTest):
         self.assertLess(summary["file_bytes"], 10 * CHUNK)
         self.assertEqual(self.replay(allocator="hakmem")["threads"], summary["threads"])
 
+    def test_the_last_destructors_of_a_thread_are_recorded(self) -> None:
+        summary = self.traced("late", 500)
+        self.assertEqual((summary["malloc"], summary["unknown_frees"]), (2000, 0))
+        self.assertLess(summary["file_bytes"], 10 * CHUNK)
+        self.replay_everywhere()
+
+    def test_forks_while_threads_allocate(self) -> None:
+        children = 20
+        self.record(BUILD / "test" / "traced", "storm", children, 3, HAKTRACE_FILE=f"{self.trace}.%p")
+        files = self.files()
+        self.assertEqual(len(files), children + 1)
+        for summary in files[:-1]:
+            self.assertEqual((summary["malloc"], summary["free"], summary["unseen_frees"]), (100, 100, 0))
+        self.assertEqual((files[-1]["threads"], files[-1]["unknown_frees"], files[-1]["unseen_frees"]), (4, 0, 0))
+
     def test_another_programs_file_is_left_alone(self) -> None:
         self.trace.write_text("precious")
         self.record(BUILD / "test" / "traced", "swap", 10)

@@ -10,11 +10,16 @@
 //   exec    N blocks, then becomes `traced swap N THREADS`
 //   kill    N blocks, then kills itself
 //   closed  closes all descriptors, then N blocks
+//   late    N threads, one after the other, that allocate and free a block in the destructor
+//           of a key, in each of the four rounds of destructors there are
+//   storm   THREADS threads free each other's blocks and allocate new ones while N children
+//           are forked; each child allocates and frees 100 blocks, half of them with a thread
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +84,57 @@ static void allocate(void) {
   for (size_t i = 0; i < count; i++) blocks[i] = malloc(SIZE);
 }
 
+static pthread_key_t key;
+
+static void late_destructor(void *rounds) {
+  void *volatile p = malloc(SIZE);
+  free(p);
+  if ((size_t)rounds > 1) pthread_setspecific(key, (void *)((size_t)rounds - 1));
+}
+
+static void *late(void *unused) {
+  pthread_setspecific(key, (void *)4);
+  return unused;
+}
+
+static atomic_bool enough;
+
+static void *exchange(void *number) {
+  unsigned random = (unsigned)(size_t)number;
+  while (!enough) {
+    random = random * 1103515245 + 12345;
+    free(atomic_exchange(&blocks[(random >> 8) % (3 * threads)], malloc(random >> 24)));
+  }
+  return NULL;
+}
+
+static void *child_work(void *unused) {
+  void *volatile p[100];
+  for (int i = 0; i < 100; i++) p[i] = malloc(SIZE);
+  for (int i = 0; i < 100; i++) free(p[i]);
+  return unused;
+}
+
+static void storm(void) {
+  pthread_t ids[64];
+  need(threads <= 64, "THREADS");
+  for (size_t i = 0; i < threads; i++)
+    need(pthread_create(&ids[i], NULL, exchange, (void *)i) == 0, "pthread_create");
+  for (size_t i = 0; i < count; i++) {
+    pid_t child = fork();
+    need(child >= 0, "fork");
+    if (child == 0) {
+      if (i % 2 == 0) run(child_work, 1);
+      else child_work(NULL);
+      exit(0);
+    }
+    int status;
+    need(waitpid(child, &status, 0) == child && status == 0, "waitpid");
+  }
+  enough = true;
+  for (size_t i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+}
+
 static void fork_mode(void) {
   allocate();
   pid_t child = fork();
@@ -105,6 +161,10 @@ int main(int argc, char **argv) {
   else if (strcmp(mode, "pass") == 0) run(pass, 2);
   else if (strcmp(mode, "short") == 0)
     for (size_t i = 0; i < count; i++) run(short_life, 1);
+  else if (strcmp(mode, "late") == 0) {
+    need(pthread_key_create(&key, late_destructor) == 0, "pthread_key_create");
+    for (size_t i = 0; i < count; i++) run(late, 1);
+  } else if (strcmp(mode, "storm") == 0) storm();
   else if (strcmp(mode, "fork") == 0) fork_mode();
   else if (strcmp(mode, "exec") == 0) {
     allocate();
