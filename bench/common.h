@@ -149,7 +149,8 @@ static BENCH_INLINE void bench_touch(void *p, size_t offset) {
 
 // ---------------------------------------------------------------------------
 // Arguments: a table of unsigned numbers. Names in capitals are positional and
-// may be left out from the right; names with -- are options with a value.
+// may be left out from the right; names with -- are options with a value, or, if
+// their max is 0, without one: 1 if given. A benchmark may want a file first.
 
 typedef struct bench_arg {
   const char *name;
@@ -163,6 +164,8 @@ typedef struct bench {
   const char *name;
   const char *what;  // one line for the usage message
   bench_arg_t *args; // ends with a NULL name
+  const char *file_name; // NULL, or what usage calls the file that has to be given
+  const char *file;
   bool net;
   bool json;
   bool no_net; // has no floor run: --net is refused
@@ -174,8 +177,9 @@ static BENCH_COLD _Noreturn void bench_usage(const bench_t *b, const char *wrong
   FILE *out = wrong != NULL ? stderr : stdout;
   if (wrong != NULL) fprintf(out, "%s: wrong argument: %s\n", b->name, wrong);
   fprintf(out, "usage: %s", b->name);
+  if (b->file_name != NULL) fprintf(out, " %s", b->file_name);
   for (const bench_arg_t *a = b->args; a->name != NULL; a++)
-    fprintf(out, bench_is_option(a) ? " [%s N]" : " [%s]", a->name);
+    fprintf(out, bench_is_option(a) && a->max != 0 ? " [%s N]" : " [%s]", a->name);
   fprintf(out, "%s [--json]\n%s\n\n", b->no_net ? "" : " [--net]", b->what);
   for (const bench_arg_t *a = b->args; a->name != NULL; a++)
     fprintf(out, "  %-12s %s (%llu)\n", a->name, a->help, (unsigned long long)a->value);
@@ -208,13 +212,19 @@ static inline void bench_parse(bench_t *b, int argc, char **argv) {
       bench_arg_t *a = b->args;
       while (a->name != NULL && strcmp(a->name, argv[i]) != 0) a++;
       if (a->name == NULL) bench_usage(b, argv[i]);
-      i++;
-      bench_set(b, a, i < argc ? argv[i] : NULL);
+      if (a->max == 0) a->value = 1;
+      else {
+        i++;
+        bench_set(b, a, i < argc ? argv[i] : NULL);
+      }
+    } else if (b->file_name != NULL && b->file == NULL) {
+      b->file = argv[i];
     } else {
       if (positional->name == NULL || bench_is_option(positional)) bench_usage(b, argv[i]);
       bench_set(b, positional++, argv[i]);
     }
   }
+  if (b->file_name != NULL && b->file == NULL) bench_usage(b, b->file_name);
 }
 
 // ---------------------------------------------------------------------------

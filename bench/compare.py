@@ -64,8 +64,8 @@ def choose_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     if args.replay:
         if missing := [str(path) for path in args.replay if not path.is_file()]:
             raise SystemExit(f"compare: no such trace: {', '.join(missing)}")
-        chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path),),
-                            "a recorded program", suite="replay") for path in args.replay]
+        chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path), "--quick"),
+                            "a recorded program", suite="replay", net=True) for path in args.replay]
     kept = []
     for b in chosen:
         if missing := suites.lacking(b):

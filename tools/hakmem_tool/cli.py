@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import ToolError, bench, run, stats, which
+from . import ToolError, bench, record, run, stats, which
 
 DESCRIPTION = """\
 Runs programs on the HAKMEM allocator and shows what its heap did.
@@ -15,6 +15,9 @@ Runs programs on the HAKMEM allocator and shows what its heap did.
   hakmem bench             the benchmarks, against the system allocator or others
   hakmem stats FILE...     prints statistics files (HAKMEM_STATS=json)
   hakmem which PID         is HAKMEM in use in that process?
+  hakmem record -o FILE ./app args
+                           writes down every allocation of the program
+  hakmem trace FILE        what is in such a file; bench --replay FILE runs it
 """
 
 
@@ -79,6 +82,28 @@ def build_parser():
         "it is, 1 if not, 2 if that cannot be found out.")
     p.add_argument("pid", type=positive, metavar="PID")
     p.set_defaults(function=which.command)
+
+    p = commands.add_parser(
+        "record", help="record a program's allocations",
+        description="Runs CMD with a library preloaded that writes every call of malloc, free and "
+        "their relatives to FILE, with threads and order (trace/README.md). Exits with the "
+        "program's own status, 1 if nothing was recorded.")
+    p.add_argument("-o", "--output", metavar="FILE", required=True,
+                   help="the trace; %%p in it is replaced by the process's number")
+    p.add_argument("--children", action="store_true",
+                   help="record child processes too, each in FILE.PID")
+    p.add_argument("--lib", metavar="FILE", help="the allocator to record above (default: the system's)")
+    p.add_argument("--limit", metavar="MIB", type=positive, help="stop recording at that file size")
+    p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD...", help="program and arguments")
+    p.set_defaults(function=record.record)
+
+    p = commands.add_parser(
+        "trace", help="what is in a trace",
+        description="Operations, threads, peak of live memory, sizes per tier, frees by other "
+        "threads and lifetimes of blocks.")
+    p.add_argument("--json", action="store_true", help="one JSON object per file")
+    p.add_argument("files", nargs="+", metavar="FILE")
+    p.set_defaults(function=record.summarise)
     return parser
 
 

@@ -96,6 +96,20 @@ class Which(unittest.TestCase):
                 self.assertEqual(which.mapped_library(process.pid), path)
 
 
+class Record(InFolder):
+    def test_what_cannot_be_recorded(self):
+        trace = os.path.join(self.folder, "trace")
+        for arguments, message in (((), "record: no program given"),
+                                   (("no-such-program-xyz",), "no-such-program-xyz: not found")):
+            done = hakmem("record", "-o", trace, "--", *arguments)
+            self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {message}\n"))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_trace_that_is_not_there_is_not_replayed(self):
+        done = hakmem("bench", "--replay", "/nonexistent")
+        self.assertEqual((done.returncode, done.stderr), (1, "compare: no such trace: /nonexistent\n"))
+
+
 class Run(InFolder):
     def library(self):
         """Something that can be preloaded and is no allocator."""
