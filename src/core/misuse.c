@@ -58,38 +58,53 @@ static uintptr_t hex(reader_t *r) {
   return v;
 }
 
-// Name of the mapping that holds p: "" if it has none. False: not mapped.
-static bool mapping_of(const void *p, char *name, size_t size) {
-  reader_t r = {.fd = hak_os_open_read("/proc/self/maps")};
-  if (r.fd < 0) return name[0] = 0, true;
-  bool found = false;
-  for (;;) {
-    uintptr_t from = hex(&r), to = hex(&r);
-    int c, column = 2;
-    size_t length = 0;
-    // from-to permissions offset device inode      name
-    for (bool gap = false; (c = next_char(&r)) >= 0 && c != '\n';) {
-      if (column < 6) {
-        if (c == ' ' && !gap) column++;
-        gap = c == ' ';
-      }
-      if (column == 6 && c != ' ' && length < size - 1) name[length++] = (char)c;
+// One line of /proc/self/maps.
+typedef struct {
+  uintptr_t from, to;
+  char name[256]; // "" if it has none
+} mapping_t;
+
+static bool read_mapping(reader_t *r, mapping_t *m) {
+  m->from = hex(r);
+  m->to = hex(r);
+  int c, column = 2;
+  size_t length = 0;
+  // from-to permissions offset device inode      name
+  for (bool gap = false; (c = next_char(r)) >= 0 && c != '\n';) {
+    if (column < 6) {
+      if (c == ' ' && !gap) column++;
+      gap = c == ' ';
     }
-    name[length] = 0;
-    if (from <= (uintptr_t)p && (uintptr_t)p < to) found = true;
-    if (found || c < 0) break;
+    if (column == 6 && c != ' ' && length < sizeof m->name - 1) m->name[length++] = (char)c;
+  }
+  m->name[length] = 0;
+  return c >= 0;
+}
+
+// The mapping that holds p. What a module has no file contents for (.bss) has no name
+// of its own, but follows the module's data at once. False: not mapped.
+static bool mapping_of(const void *p, mapping_t *m) {
+  reader_t r = {.fd = hak_os_open_read("/proc/self/maps")};
+  mapping_t before = {.to = 0};
+  bool found = false;
+  *m = before;
+  if (r.fd < 0) return true;
+  while (!found && read_mapping(&r, m)) {
+    found = m->from <= (uintptr_t)p && (uintptr_t)p < m->to;
+    if (found && m->name[0] == 0 && m->from == before.to && before.name[0] == '/') *m = before;
+    before = *m;
   }
   hak_os_close(r.fd);
   return found;
 }
 
 void hak_misuse_foreign(const char *function, const void *p) {
-  char name[256];
-  if (!mapping_of(p, name, sizeof name))
+  mapping_t m;
+  if (!mapping_of(p, &m))
     hak_message("%s(%p): not allocated by hakmem: the address is not mapped", function, p);
   else
     hak_message("%s(%p): not allocated by hakmem: the address belongs to %s", function, p,
-                name[0] ? name : "an anonymous mapping");
+                m.name[0] ? m.name : "an anonymous mapping");
   finish();
 }
 

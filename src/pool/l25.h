@@ -10,6 +10,8 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 
+#define HAK_L25_GRAIN ((size_t)4096)
+
 // size 1..HAK_L25_MAX. Starts at a multiple of 64 KiB. NULL: out of memory.
 void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source);
 // A free in two steps. Claim: the run is nobody's but the caller's from here on;

@@ -313,7 +313,10 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
       hak_misuse_foreign(function, p);
       return false;
     }
-    if (kind == HAK_KIND_L2 && start == p && is_free_l2(slab, block->number)) {
+    bool is_free = kind == HAK_KIND_L2 ? is_free_l2(slab, block->number)
+                                       : hak_load_relaxed(&slab->local) == hak_tls_heap &&
+                                             slab->free == p; // exact for the newest only
+    if (start == p && is_free) {
       hak_misuse_double_free(function, p, block->usable);
       return false;
     }

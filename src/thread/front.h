@@ -91,4 +91,16 @@ HAK_INLINE void hak_front_free(void *p, const char *function) {
   else hak_front_free_other(slab, p, function);
 }
 
+// The same for a block of size bytes. False: not done, for all the less common cases
+// and where size is not that of the block.
+HAK_INLINE bool hak_front_free_sized(void *p, size_t size, const char *function) {
+  hak_slab_t *slab;
+  if (HAK_CHECKS || HAK_UNLIKELY(!hak_range_find(p, &slab)) ||
+      HAK_UNLIKELY(hak_differs(&slab->local, hak_tls_heap)) ||
+      HAK_UNLIKELY(!hak_class_serves(hak_slab_class(slab), size)))
+    return false;
+  hak_front_put(slab, p, function);
+  return true;
+}
+
 #endif
