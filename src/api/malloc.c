@@ -76,11 +76,13 @@ static void count(hak_stat_t stat) {
 // The block itself, larger or smaller; NULL if it has to move.
 static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
-    return hak_l25_resize(block->slab, size) ? p : NULL;
-  if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX) return hak_huge_resize(p, size);
+    return hak_l25_resize(block->slab, size + HAK_TAIL) ? p : NULL;
+  if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX)
+    return hak_huge_resize(p, size + HAK_TAIL);
   // Otherwise a block keeps its size, and keeps the contents unless more than
   // half of it would lie idle.
-  return size <= block->usable && size >= block->usable / 2 ? p : NULL;
+  size += HAK_TAIL;
+  return size <= block->place && size >= block->place / 2 ? p : NULL;
 }
 
 // To another block.
@@ -106,9 +108,12 @@ static void *resize(void *p, size_t size, const char *function) {
     errno = EINVAL;
     return NULL;
   }
-  if (size > HAK_SIZE_MAX) return hak_api_no_memory();
+  if (size > HAK_SIZE_MAX - HAK_TAIL) return hak_api_no_memory();
   void *q = resize_in_place(&block, p, size);
   if (!q) return move(p, block.usable, size, function);
+#if HAK_SECURE
+  hak_seal_resize(q, hak_front_place(q), size);
+#endif
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;
 }
@@ -153,6 +158,7 @@ HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
 
 // A request that was served by a block of that kind and size.
 static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
+  if (HAK_SECURE && block->kind != HAK_KIND_FREE) return size == block->usable;
   if (size == 0) size = 1;
   if (size > block->usable) return false;
   if (block->kind == HAK_KIND_FREE) return true; // grows by more than it is asked to
@@ -165,7 +171,7 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
 // there was no smaller one.
 static bool shrunk_to(const hak_block_t *block, size_t size) {
   return size <= block->usable &&
-         (size >= block->usable / 2 || hak_load_relaxed(&shrinking_failed));
+         ((!HAK_SECURE && size >= block->usable / 2) || hak_load_relaxed(&shrinking_failed));
 }
 
 static bool check_size(const char *function, void *p, size_t alignment, size_t size,

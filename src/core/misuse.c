@@ -32,6 +32,26 @@ void hak_misuse_size(const char *function, const void *p, size_t size, size_t bl
   finish();
 }
 
+void hak_misuse_no_seal(const char *function, const void *p, size_t block_size) {
+  hak_message("%s(%p): the end of the block of up to %u bytes was overwritten, or it was never "
+              "allocated",
+              function, p, (uint64_t)block_size);
+  finish();
+}
+
+void hak_misuse_overflow(const char *function, const void *p, size_t block_size) {
+  hak_message("%s(%p): overflow: what follows the %u-byte block was overwritten", function, p,
+              (uint64_t)block_size);
+  finish();
+}
+
+void hak_misuse_written(const void *p, size_t block_size) {
+  if (block_size)
+    hak_message("use after free: the %u-byte block at %p was written to", (uint64_t)block_size, p);
+  else hak_message("use after free: the link of the free block at %p was overwritten", p);
+  finish();
+}
+
 // Reads one line of /proc/self/maps at a time through a small buffer.
 typedef struct {
   int fd;

@@ -59,6 +59,8 @@ int hak_os_open_read(const char *path);
 long hak_os_read(int fd, char *buffer, size_t size);
 void hak_os_close(int fd);
 int hak_os_pid(void);
+// Random bytes: the kernel's, or, if it refuses, those it gave this process at its start.
+void hak_os_random(void *p, size_t size);
 // Milliseconds of a clock that never goes back; coarse (some ms), cheap.
 uint64_t hak_os_clock_ms(void);
 

@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -218,6 +219,16 @@ size_t hak_os_resident(void) {
     else value = value * 10 + (size_t)(text[i] - '0');
   }
   return fields == 2 ? value * hak_os_page_size : 0;
+}
+
+void hak_os_random(void *p, size_t size) {
+  KEEP_ERRNO;
+  const unsigned char *start = (const unsigned char *)getauxval(AT_RANDOM); // 16 bytes, or NULL
+  unsigned char *to = p;
+  if (syscall(SYS_getrandom, p, size, 1 /* GRND_NONBLOCK */) == (long)size) return;
+  for (size_t i = 0; i < size; i++)
+    to[i] =
+        (unsigned char)((start ? start[i % 16] * (i / 16 * 2 + 1) : i) + ((uintptr_t)p >> i % 32));
 }
 
 int hak_os_pid(void) { return (int)getpid(); }

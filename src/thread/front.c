@@ -143,11 +143,7 @@ void hak_front_prewarm(hak_heap_t *heap) {
 static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   hak_slab_t *slab = heap->tiny[(size + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
   if (!slab->free) slab = refill(heap, hak_size_class(size ? size : 1));
-  if (!slab) return NULL;
-  void *block = slab->free;
-  slab->free = *(void **)block;
-  hak_owner_inc(&slab->allocs);
-  return block;
+  return slab ? hak_front_pop(slab) : NULL;
 }
 
 // The block that the newest hint of a ring names.
@@ -222,35 +218,61 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   return p;
 }
 
+// Of a class, or of whole slabs, or with a mapping of its own.
+static void *alloc(hak_heap_t *heap, size_t size, bool *zeroed) {
+  if (size <= HAK_TINY_MAX) return alloc_tiny(heap, size);
+  if (size <= HAK_L2_MAX) return alloc_l2(heap, size, zeroed);
+  if (size <= HAK_L25_MAX) return alloc_l25(heap, size, zeroed);
+  return alloc_huge(heap, size, 1, zeroed);
+}
+
+static void *alloc_aligned(hak_heap_t *heap, size_t alignment, size_t size, bool *zeroed) {
+  // Slabs and runs start at multiples of 64 KiB, and a size that is a multiple of
+  // a power of two has a class that is one too (test_size_class.c).
+  size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_align_up(size ? size : 1, alignment) : SIZE_MAX;
+  if (rounded <= HAK_L2_MAX) return alloc(heap, rounded, zeroed);
+  if (alignment <= HAK_SLAB_SIZE && size <= HAK_L25_MAX)
+    return alloc_l25(heap, size ? size : 1, zeroed);
+  return alloc_huge(heap, size, alignment, zeroed);
+}
+
+#if HAK_SECURE
+size_t hak_front_place(const void *p) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab) return hak_huge_usable(p);
+  if (hak_slab_kind(slab) == HAK_KIND_INTERIOR) slab -= slab->offset;
+  return hak_slab_kind(slab) == HAK_KIND_L25 ? hak_l25_usable(slab)
+                                             : hak_class_size(hak_slab_class(slab));
+}
+#endif
+
+// What the program gets of a block for size bytes.
+static void *hand_out(void *p, HAK_UNUSED size_t size) {
+#if HAK_SECURE
+  if (p) hak_seal_resize(p, hak_front_place(p), size);
+#endif
+  return p;
+}
+
 void *hak_front_alloc(size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
-  if (HAK_UNLIKELY(size > HAK_SIZE_MAX)) return NULL;
+  if (HAK_UNLIKELY(size > HAK_SIZE_MAX - HAK_TAIL)) return NULL;
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap)) return NULL;
-  void *p;
-  if (size <= HAK_TINY_MAX) p = alloc_tiny(heap, size);
-  else if (size <= HAK_L2_MAX) p = alloc_l2(heap, size, zeroed);
-  else if (size <= HAK_L25_MAX) p = alloc_l25(heap, size, zeroed);
-  else p = alloc_huge(heap, size, 1, zeroed);
+  void *p = alloc(heap, size + HAK_TAIL, zeroed);
   hak_heap_leave(heap);
-  return p;
+  return hand_out(p, size);
 }
 
 void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (alignment <= HAK_MIN_BLOCK) return hak_front_alloc(size, zeroed);
   if (zeroed) *zeroed = false;
-  if (size > HAK_SIZE_MAX) return NULL;
-  // Slabs and runs start at multiples of 64 KiB, and a size that is a multiple of
-  // a power of two has a class that is one too (test_size_class.c).
-  size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_align_up(size ? size : 1, alignment) : SIZE_MAX;
-  if (rounded <= HAK_L2_MAX) return hak_front_alloc(rounded, zeroed);
+  if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
-  void *p = alignment <= HAK_SLAB_SIZE && size <= HAK_L25_MAX
-                ? alloc_l25(heap, size ? size : 1, zeroed)
-                : alloc_huge(heap, size, alignment, zeroed);
+  void *p = alloc_aligned(heap, alignment, size + HAK_TAIL, zeroed);
   hak_heap_leave(heap);
-  return p;
+  return hand_out(p, size);
 }
 
 // ---------------------------------------------------------------------------
@@ -258,7 +280,8 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
 
 static bool not_ours(const void *p, const char *function) {
   void *around = hak_huge_around(p);
-  if (around) hak_misuse_interior(function, p, around, hak_huge_usable(around));
+  if (around)
+    hak_misuse_interior(function, p, around, hak_seal_size(around, hak_huge_usable(around)));
   else if ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) hak_misuse_misaligned(function, p);
   else hak_misuse_foreign(function, p);
   return false;
@@ -287,8 +310,9 @@ static bool is_free_l2(hak_slab_t *slab, uint32_t number) {
 bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   hak_slab_t *slab = hak_slab_lookup(p);
   if (!slab) {
-    *block = (hak_block_t){.kind = HAK_KIND_FREE, .usable = hak_huge_usable(p)};
-    return block->usable ? true : not_ours(p, function);
+    *block = (hak_block_t){.kind = HAK_KIND_FREE, .place = hak_huge_usable(p)};
+    return block->place ? hak_seal_find(p, block->place, function, &block->usable)
+                        : not_ours(p, function);
   }
   if ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) {
     hak_misuse_misaligned(function, p);
@@ -306,9 +330,9 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   case HAK_KIND_L2: {
     unsigned c = hak_slab_class(slab);
     const char *first = kind == HAK_KIND_L2 ? slab->start : hak_slab_start(slab);
-    block->usable = hak_class_size(c);
+    block->place = hak_class_size(c);
     block->number = hak_class_block_at(c, (size_t)((const char *)p - first));
-    start = first + block->number * block->usable;
+    start = first + block->number * block->place;
     if (block->number >= hak_classes[c].capacity) { // behind the last block
       hak_misuse_foreign(function, p);
       return false;
@@ -317,19 +341,19 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
                                        : hak_load_relaxed(&slab->local) == hak_tls_heap &&
                                              slab->free == p; // exact for the newest only
     if (start == p && is_free) {
-      hak_misuse_double_free(function, p, block->usable);
+      hak_misuse_double_free(function, p, block->place - HAK_TAIL);
       return false;
     }
     break;
   }
   case HAK_KIND_L25:
-    block->usable = hak_l25_usable(slab);
+    block->place = hak_l25_usable(slab);
     start = hak_slab_start(slab);
     break;
   default: return in_free_slab(p, function, slab);
   }
-  if (start == p) return true;
-  hak_misuse_interior(function, p, start, block->usable);
+  if (start == p) return hak_seal_find(p, block->place, function, &block->usable);
+  hak_misuse_interior(function, p, start, hak_seal_size(start, block->place));
   return false;
 }
 
@@ -347,7 +371,7 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   } else if (slab->free == p) {
     hak_misuse_double_free(function, p, block->usable);
   } else {
-    *(void **)p = slab->free;
+    hak_link_set(p, slab->free);
     slab->free = p;
     if (hak_owner_dec_negative(&slab->frees_left)) hak_heap_slab_event(heap, slab);
   }
@@ -432,23 +456,28 @@ static void free_l25(hak_heap_t *heap, hak_slab_t *head) {
   }
 }
 
+void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
+                          const char *function) {
+  switch (block->kind) {
+  case HAK_KIND_TINY: free_tiny(heap, block, p, function); break;
+  case HAK_KIND_L2: free_l2(heap, block, p); break;
+  case HAK_KIND_L25:
+    if (!hak_l25_claim(block->slab)) hak_misuse_double_free(function, p, block->usable);
+    else free_l25(heap, block->slab);
+    break;
+  default:
+    if (!hak_huge_free(p)) hak_misuse_double_free(function, p, block->usable);
+    else if (heap) hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);
+    break;
+  }
+}
+
 void hak_front_free_slow(void *p, const char *function) {
   hak_block_t block;
   if (p == NULL) return;
   if (!hak_front_find(p, function, &block)) return;
   hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
-  switch (block.kind) {
-  case HAK_KIND_TINY: free_tiny(heap, &block, p, function); break;
-  case HAK_KIND_L2: free_l2(heap, &block, p); break;
-  case HAK_KIND_L25:
-    if (!hak_l25_claim(block.slab)) hak_misuse_double_free(function, p, block.usable);
-    else free_l25(heap, block.slab);
-    break;
-  default:
-    if (!hak_huge_free(p)) hak_misuse_double_free(function, p, block.usable);
-    else if (heap) hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);
-    break;
-  }
+  hak_front_free_block(heap, &block, p, function);
   if (heap) hak_heap_leave(heap);
 }
 

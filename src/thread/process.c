@@ -4,6 +4,7 @@
 
 #include "core/options.h"
 #include "os/os.h"
+#include "superslab/seal.h"
 #include "superslab/shared_pool.h"
 #include "superslab/superslab.h"
 #include "thread/heap.h"
@@ -19,6 +20,7 @@ void hak_process_init_slow(void) {
   }
   hak_os_init();
   hak_options_init();
+  hak_seal_init();
   hak_superslab_init();
   hak_heap_init_keys();
   // Release: pairs with the acquire in hak_process_init.
