@@ -36,6 +36,7 @@ hak_released_t hak_l25_release(hak_slab_t *head) {
 }
 
 bool hak_l25_resize(hak_slab_t *head, size_t size) {
+  if (size > HAK_L25_MAX) return false;
   unsigned n = hak_l25_slabs(size), have = head->run;
   if (n > have) return false;
   hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, HAK_L25_GRAIN));

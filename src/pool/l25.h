@@ -20,7 +20,7 @@ void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source);
 bool hak_l25_claim(hak_slab_t *head);
 hak_released_t hak_l25_release(hak_slab_t *head);
 void *hak_l25_reuse(hak_slab_t *head, size_t size);
-// Slabs of a block of that size.
+// Slabs of a block of that size, at most HAK_L25_MAX.
 HAK_INLINE unsigned hak_l25_slabs(size_t size) {
   return (unsigned)((size + HAK_SLAB_SIZE - 1) >> HAK_SLAB_SHIFT);
 }
