@@ -158,10 +158,10 @@ HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
 
 // A request that was served by a block of that kind and size.
 static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
-  if (HAK_SECURE && block->kind != HAK_KIND_FREE) return size == block->usable;
+  if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
+  if (HAK_SECURE) return size == block->usable;
   if (size == 0) size = 1;
   if (size > block->usable) return false;
-  if (block->kind == HAK_KIND_FREE) return true; // grows by more than it is asked to
   if (block->kind == HAK_KIND_L25) return hak_align_up(size, HAK_L25_GRAIN) == block->usable;
   if (alignment > HAK_MIN_BLOCK) size = hak_align_up(size, alignment);
   return hak_class_serves(hak_slab_class(block->slab), size);
