@@ -6,7 +6,6 @@
 #if HAK_SECURE
 
 #define POISON UINT64_C(0xdfdfdfdfdfdfdfdf) // no address that a program can have
-#define END 16                              // bytes at the end of a freed block, whatever is filled
 
 hak_secret_t hak_secret;
 static _Atomic uint64_t drawn;
@@ -71,42 +70,49 @@ bool hak_seal_find(const void *block, size_t place, const char *function, size_t
 }
 
 // ---------------------------------------------------------------------------
-// Filling: a multiple of 8 bytes from the start, and the last ones.
-
-typedef uint64_t __attribute__((vector_size(16), aligned(8), may_alias)) pair_t;
+// Filling.
 
 static size_t from_start(size_t size) {
   size_t most = size < hak_secret.fill_bytes ? size : hak_secret.fill_bytes;
-  return most & ~(size_t)15;
+  return most & ~(sizeof(hak_pair_t) - 1);
 }
 
-void hak_seal_fill(void *block, size_t size) {
-  char *p = block, *end = p + from_start(size);
-  uint64_t fill = hak_secret.fill;
+// Both ends of less than a pair, which overlap; less than a word: byte by byte.
+#define FILL_SMALL(p, size, each_word, each_byte) \
+  if ((size) >= 8) { \
+    each_word(*(hak_unaligned_t *)(p)); \
+    each_word(*(hak_unaligned_t *)((p) + (size) - 8)); \
+  } else { \
+    for (size_t i = 0; i < (size); i++) each_byte((p)[i]); \
+  }
+
+void hak_seal_fill_any(void *block, size_t size) {
+  hak_pair_t *p = block, *end = p + from_start(size) / sizeof *p;
+  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
   if (hak_secret.fill_bytes == 0) return;
-  if (size >= END) {
-    hak_unaligned_t *last = (hak_unaligned_t *)(p + size - END);
-    last[0] = last[1] = fill;
-  } else if (size >= 8) {
-    *(hak_unaligned_t *)p = *(hak_unaligned_t *)(p + size - 8) = fill;
+  if (size < sizeof fill) {
+#define SET_WORD(w) (w) = fill[0]
+#define SET_BYTE(b) (b) = (unsigned char)fill[0]
+    FILL_SMALL((unsigned char *)block, size, SET_WORD, SET_BYTE)
+    return;
   }
-  for (; p != end; p += 16) *(pair_t *)p = (pair_t){fill, fill};
+  for (; p != end; p++) *p = fill;
+  *(hak_pair_t *)((uintptr_t)block + size - sizeof fill) = fill;
 }
 
-bool hak_seal_filled(const void *block, size_t size) {
-  const char *p = block, *end = p + from_start(size);
-  uint64_t fill = hak_secret.fill, differs = 0;
+bool hak_seal_filled_any(const void *block, size_t size) {
+  const hak_pair_t *p = block, *end = p + from_start(size) / sizeof *p;
+  hak_pair_t fill = {hak_secret.fill, hak_secret.fill}, differs = {0, 0};
   if (hak_secret.fill_bytes == 0) return true;
-  if (size >= END) {
-    const hak_unaligned_t *last = (const hak_unaligned_t *)(p + size - END);
-    differs = (last[0] ^ fill) | (last[1] ^ fill);
-  } else if (size >= 8) {
-    differs =
-        (*(const hak_unaligned_t *)p ^ fill) | (*(const hak_unaligned_t *)(p + size - 8) ^ fill);
+  if (size < sizeof fill) {
+#define ADD_WORD(w) differs[0] |= (w) ^ fill[0]
+#define ADD_BYTE(b) differs[0] |= (unsigned char)((b) ^ fill[0])
+    FILL_SMALL((const unsigned char *)block, size, ADD_WORD, ADD_BYTE)
+    return differs[0] == 0;
   }
-  pair_t sum = {differs, 0};
-  for (; p != end; p += 16) sum |= *(const pair_t *)p ^ (pair_t) { fill, fill };
-  return (sum[0] | sum[1]) == 0;
+  for (; p != end; p++) differs |= *p ^ fill;
+  differs |= *(const hak_pair_t *)((uintptr_t)block + size - sizeof fill) ^ fill;
+  return (differs[0] | differs[1]) == 0;
 }
 
 #endif

@@ -78,14 +78,20 @@ HAK_INLINE void hak_seal_write(void *block, size_t place, uint64_t value) {
 
 // A link that was overwritten: reported; the rest of the list is lost.
 HAK_COLD void *hak_link_broken(void *block);
-HAK_INLINE void hak_link_set(void *block, void *next) {
-  *(uint64_t *)block = (uintptr_t)next ^ hak_seal_key(block) ^ hak_secret.link;
+HAK_INLINE void hak_link_set_keyed(void *block, void *next, uint64_t key) {
+  *(uint64_t *)block = (uintptr_t)next ^ key ^ hak_secret.link;
 }
-HAK_INLINE void *hak_link_get(void *block) {
-  uint64_t next = *(uint64_t *)block ^ hak_seal_key(block) ^ hak_secret.link;
+HAK_INLINE void *hak_link_get_keyed(void *block, uint64_t key) {
+  uint64_t next = *(uint64_t *)block ^ key ^ hak_secret.link;
   if (HAK_UNLIKELY((next ^ (uintptr_t)block) >> HAK_SLAB_SHIFT) && next != 0)
     return hak_link_broken(block);
   return (void *)(uintptr_t)next;
+}
+HAK_INLINE void hak_link_set(void *block, void *next) {
+  hak_link_set_keyed(block, next, hak_seal_key(block));
+}
+HAK_INLINE void *hak_link_get(void *block) {
+  return hak_link_get_keyed(block, hak_seal_key(block));
 }
 
 typedef uint64_t __attribute__((aligned(1), may_alias)) hak_unaligned_t;
@@ -101,12 +107,13 @@ HAK_INLINE bool hak_seal_edge_whole(const void *block, size_t place, size_t slac
   return (*hak_seal_edge(block, place, slack) ^ hak_secret.pattern) >> half >> half == 0;
 }
 
-// A block that just left its free list becomes one of `size` bytes. The edge may reach
-// into the request, whose contents are of no account yet.
-HAK_INLINE void hak_seal_new(void *block, size_t place, size_t size) {
+// A block of a tiny slab that just left its free list, with the link that it had, becomes
+// one of `size` bytes. The edge may reach into the request, whose contents are of no
+// account yet.
+HAK_INLINE void hak_seal_new(void *block, size_t place, size_t size, uint64_t key) {
   size_t slack = place - HAK_TAIL - size;
   *hak_seal_edge(block, place, slack) = hak_secret.pattern;
-  hak_seal_write(block, place, (uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
+  *hak_seal_word(block, place) = key ^ ((uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
 }
 // The same for one with contents to keep.
 void hak_seal_resize(void *block, size_t place, size_t size);
@@ -116,8 +123,8 @@ HAK_INLINE void hak_seal_carved(void *block, size_t place) {
   hak_seal_write(block, place, HAK_SEAL_FREE);
 }
 // A block from a free list must have kept its seal.
-HAK_INLINE void hak_seal_check_free(void *block, size_t place) {
-  if (HAK_UNLIKELY(hak_seal_read(block, place) != HAK_SEAL_FREE))
+HAK_INLINE void hak_seal_check_free(void *block, size_t place, uint64_t key) {
+  if (HAK_UNLIKELY((*hak_seal_word(block, place) ^ key) != HAK_SEAL_FREE))
     hak_misuse_written(block, place - HAK_TAIL);
 }
 
@@ -127,9 +134,36 @@ bool hak_seal_find(const void *block, size_t place, const char *function, size_t
 // The size of a block that is live, else what could be asked for at most.
 size_t hak_seal_size(const void *block, size_t place);
 
-// What a freed block is filled with, and whether it still is.
-void hak_seal_fill(void *block, size_t size);
-bool hak_seal_filled(const void *block, size_t size);
+// What a freed block is filled with, and whether it still is: as many of its first bytes
+// as HAKMEM_SECURE_FILL_BYTES says, in steps of 16, and the last 16.
+typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) hak_pair_t;
+#define HAK_FILL_BYTES 32                 // the default, inline for all but the smallest
+void hak_seal_fill_any(void *block, size_t size);
+bool hak_seal_filled_any(const void *block, size_t size);
+
+HAK_INLINE void hak_seal_fill(void *block, size_t size) {
+  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
+  if (HAK_UNLIKELY(size < sizeof fill || hak_secret.fill_bytes != HAK_FILL_BYTES)) {
+    hak_seal_fill_any(block, size);
+    return;
+  }
+  size_t last = size - sizeof fill;
+  *(hak_pair_t *)block = fill;
+  *(hak_pair_t *)((uintptr_t)block + (last < sizeof fill ? last : sizeof fill)) = fill;
+  *(hak_pair_t *)((uintptr_t)block + last) = fill;
+}
+
+HAK_INLINE bool hak_seal_filled(const void *block, size_t size) {
+  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
+  if (HAK_UNLIKELY(size < sizeof fill || hak_secret.fill_bytes != HAK_FILL_BYTES))
+    return hak_seal_filled_any(block, size);
+  size_t last = size - sizeof fill;
+  hak_pair_t differs = *(const hak_pair_t *)block ^ fill;
+  differs |=
+      *(const hak_pair_t *)((uintptr_t)block + (last < sizeof fill ? last : sizeof fill)) ^ fill;
+  differs |= *(const hak_pair_t *)((uintptr_t)block + last) ^ fill;
+  return (differs[0] | differs[1]) == 0;
+}
 
 #endif
 #endif

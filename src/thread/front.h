@@ -54,9 +54,12 @@ size_t hak_front_place(const void *p);
 // Takes the first block of a tiny slab's free list, which is not empty.
 HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
   void *block = slab->free;
-  slab->free = hak_link_get(block);
 #if HAK_SECURE
-  hak_seal_check_free(block, slab->size);
+  uint64_t key = hak_seal_key(block);
+  hak_seal_check_free(block, slab->size, key);
+  slab->free = hak_link_get_keyed(block, key);
+#else
+  slab->free = hak_link_get(block);
 #endif
   hak_owner_inc(&slab->allocs);
   return block;
@@ -69,15 +72,15 @@ HAK_INLINE void *hak_front_hit(size_t size) {
   if (HAK_UNLIKELY(slab->free == NULL)) return NULL;
   void *block = hak_front_pop(slab);
 #if HAK_SECURE
-  hak_seal_new(block, slab->size, size);
+  hak_seal_new(block, slab->size, size, hak_seal_key(block));
 #endif
   return block;
 }
 
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed.
 HAK_INLINE void *hak_front_hit_l2(size_t size) {
-  if (HAK_SECURE) return NULL;
-  hak_ring_t *ring = &hak_tls_heap->ring[hak_size_class_l2(size)];
+  if (HAK_SECURE && HAK_UNLIKELY(size > HAK_L2_MAX - HAK_TAIL)) return NULL;
+  hak_ring_t *ring = &hak_tls_heap->ring[hak_size_class_l2(size + HAK_TAIL)];
   HAK_IN_REGISTER(ring); // or the compiler computes the address of each field anew
   uint32_t count = ring->count;
   if (HAK_UNLIKELY(count == 0)) return NULL;
@@ -89,6 +92,11 @@ HAK_INLINE void *hak_front_hit_l2(size_t size) {
   hak_owner_inc(&ring->allocs);
   char *block = slab->start + (size_t)number * ring->size;
   if (block == NULL) __builtin_unreachable();
+#if HAK_SECURE
+  uint64_t key = hak_seal_key(block);
+  hak_seal_check_free(block, ring->size, key);
+  hak_seal_new(block, ring->size, size, key);
+#endif
   return block;
 }
 
