@@ -26,6 +26,9 @@
 HAK_INLINE void hak_link_set(void *block, void *next) { *(void **)block = next; }
 HAK_INLINE void *hak_link_get(void *block) { return *(void **)block; }
 HAK_INLINE void hak_seal_init(void) {}
+HAK_INLINE unsigned hak_seal_pick(uint64_t mask, HAK_UNUSED unsigned among) {
+  return hak_low_bit(mask);
+}
 HAK_INLINE bool hak_seal_find(HAK_UNUSED const void *block, size_t place,
                               HAK_UNUSED const char *function, size_t *size) {
   *size = place;
@@ -52,6 +55,13 @@ HAK_INTERNAL extern hak_secret_t hak_secret; // read-only once set
 void hak_seal_init(void);
 // Some 64 bits that cannot be foretold; any thread.
 uint64_t hak_seal_random(void);
+
+// Number of a set bit, one of the lowest `among`; mask is not 0.
+HAK_INLINE unsigned hak_seal_pick(uint64_t mask, unsigned among) {
+  for (unsigned skip = (unsigned)hak_seal_random() % among; skip && (mask & (mask - 1)); skip--)
+    mask &= mask - 1;
+  return hak_low_bit(mask);
+}
 
 // States of a sealed block; any other value: no seal.
 #define HAK_SEAL_SLACK_SHIFT 48

@@ -12,6 +12,7 @@
 
 #define FLUSH_TICKS 64    // refills between two flushes of the remote map
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
+#define RANDOM_BLOCKS 4   // secure library: an L2 block is one of so many
 #define BATCH_MAX 128     // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
 
 // ---------------------------------------------------------------------------
@@ -174,8 +175,8 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   }
   // Lowest block first: the run stays dense, and blocks from `carved` on were
   // never used.
-  unsigned i = hak_low_bit(mask);
-  hak_store_relaxed(&slab->mask, mask & (mask - 1));
+  unsigned i = hak_seal_pick(mask, RANDOM_BLOCKS);
+  hak_store_relaxed(&slab->mask, HAK_SECURE ? mask & ~((uint64_t)1 << i) : mask & (mask - 1));
   hak_owner_inc(&heap->classes[c].allocs);
   if (i >= slab->carved) {
     slab->carved = (uint16_t)(i + 1);
