@@ -75,6 +75,7 @@ static void count(hak_stat_t stat) {
 
 // The block itself, larger or smaller; NULL if it has to move.
 static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
+  if (block->kind == HAK_KIND_GUARD) return NULL; // it ends where its page does
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
     return hak_l25_resize(block->slab, size + HAK_TAIL) ? p : NULL;
   if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX)
@@ -159,7 +160,7 @@ HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
 // A request that was served by a block of that kind and size.
 static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
-  if (HAK_SECURE) return size == block->usable;
+  if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
   if (size == 0) size = 1;
   if (size > block->usable) return false;
   if (block->kind == HAK_KIND_L25) return hak_align_up(size, HAK_L25_GRAIN) == block->usable;

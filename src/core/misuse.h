@@ -7,6 +7,8 @@
 
 #include "base/compiler.h"
 
+// The end of every message here: abort, unless HAKMEM_ABORT=0.
+HAK_COLD void hak_misuse_finish(void);
 // function is the name the program called.
 HAK_COLD void hak_misuse_double_free(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_misaligned(const char *function, const void *p);

@@ -5,6 +5,7 @@
 #include "pool/huge.h"
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
+#include "thread/guard.h"
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
@@ -258,6 +259,10 @@ static void *hand_out(void *p, HAK_UNUSED size_t size) {
 void *hak_front_alloc(size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
   if (HAK_UNLIKELY(size > HAK_SIZE_MAX - HAK_TAIL)) return NULL;
+  if (HAK_UNLIKELY(hak_option(GUARD) != 0)) {
+    void *guarded = hak_guard_alloc(size);
+    if (guarded) return guarded;
+  }
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap)) return NULL;
   void *p = alloc(heap, size + HAK_TAIL, zeroed);
@@ -310,6 +315,12 @@ static bool is_free_l2(hak_slab_t *slab, uint32_t number) {
 
 bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab && hak_guard_owns(p)) {
+    *block = (hak_block_t){.kind = HAK_KIND_GUARD};
+    if (!hak_guard_find(p, function, &block->usable)) return false;
+    block->place = block->usable;
+    return true;
+  }
   if (!slab) {
     *block = (hak_block_t){.kind = HAK_KIND_FREE, .place = hak_huge_usable(p)};
     return block->place ? hak_seal_find(p, block->place, function, &block->usable)
@@ -466,6 +477,7 @@ void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
     if (!hak_l25_claim(block->slab)) hak_misuse_double_free(function, p, block->usable);
     else free_l25(heap, block->slab);
     break;
+  case HAK_KIND_GUARD: hak_guard_free(p, function); break;
   default:
     if (!hak_huge_free(p)) hak_misuse_double_free(function, p, block->usable);
     else if (heap) hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);

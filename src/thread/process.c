@@ -7,6 +7,7 @@
 #include "superslab/seal.h"
 #include "superslab/shared_pool.h"
 #include "superslab/superslab.h"
+#include "thread/guard.h"
 #include "thread/heap.h"
 
 _Atomic uint32_t hak_process_state; // 0, 1: a thread is at it, 2: done
@@ -39,5 +40,6 @@ __attribute__((constructor(101))) static void start(void) {
   hak_process_init();
   pthread_atfork(NULL, NULL, after_fork_in_child);
   hak_options_report();
+  hak_guard_start();
   hak_background_start();
 }
