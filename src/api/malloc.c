@@ -160,6 +160,7 @@ HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
 // A request that was served by a block of that kind and size.
 static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
+  if (block->kind == HAK_KIND_GUARD && alignment > HAK_MIN_BLOCK) return size <= block->usable;
   if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
   if (size == 0) size = 1;
   if (size > block->usable) return false;

@@ -31,10 +31,12 @@ static uintptr_t hex(reader_t *r) {
 static bool read_mapping(reader_t *r, hak_module_t *m) {
   m->from = hex(r);
   m->to = hex(r);
-  (void)hex(r); // the permissions, which begin with no digit
-  int c, column = 3;
+  int c, column = 4;
   size_t length = 0;
   // from-to permissions offset device inode      name
+  while ((c = next_char(r)) >= 0 && c != ' ') {
+  }
+  m->offset = hex(r);
   for (bool gap = false; (c = next_char(r)) >= 0 && c != '\n';) {
     if (column < 6) {
       if (c == ' ' && !gap) column++;

@@ -220,24 +220,6 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   return p;
 }
 
-// Of a class, or of whole slabs, or with a mapping of its own.
-static void *alloc(hak_heap_t *heap, size_t size, bool *zeroed) {
-  if (size <= HAK_TINY_MAX) return alloc_tiny(heap, size);
-  if (size <= HAK_L2_MAX) return alloc_l2(heap, size, zeroed);
-  if (size <= HAK_L25_MAX) return alloc_l25(heap, size, zeroed);
-  return alloc_huge(heap, size, 1, zeroed);
-}
-
-static void *alloc_aligned(hak_heap_t *heap, size_t alignment, size_t size, bool *zeroed) {
-  // Slabs and runs start at multiples of 64 KiB, and a size that is a multiple of
-  // a power of two has a class that is one too (test_size_class.c).
-  size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_align_up(size ? size : 1, alignment) : SIZE_MAX;
-  if (rounded <= HAK_L2_MAX) return alloc(heap, rounded, zeroed);
-  if (alignment <= HAK_SLAB_SIZE && size <= HAK_L25_MAX)
-    return alloc_l25(heap, size ? size : 1, zeroed);
-  return alloc_huge(heap, size, alignment, zeroed);
-}
-
 #if HAK_SECURE
 size_t hak_front_place(const void *p) {
   hak_slab_t *slab = hak_slab_lookup(p);
@@ -251,7 +233,7 @@ size_t hak_front_place(const void *p) {
 // What the program gets of a block for size bytes.
 static void *hand_out(void *p, HAK_UNUSED size_t size) {
 #if HAK_SECURE
-  if (p) hak_seal_resize(p, hak_front_place(p), size);
+  if (p && !hak_guard_owns(p)) hak_seal_resize(p, hak_front_place(p), size);
 #endif
   return p;
 }
@@ -265,7 +247,12 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
   }
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap)) return NULL;
-  void *p = alloc(heap, size + HAK_TAIL, zeroed);
+  size_t total = size + HAK_TAIL;
+  void *p;
+  if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
+  else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, zeroed);
+  else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, zeroed);
+  else p = alloc_huge(heap, total, 1, zeroed);
   hak_heap_leave(heap);
   return hand_out(p, size);
 }
@@ -274,9 +261,18 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (alignment <= HAK_MIN_BLOCK) return hak_front_alloc(size, zeroed);
   if (zeroed) *zeroed = false;
   if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
+  size_t total = size + HAK_TAIL;
+  // Slabs and runs start at multiples of 64 KiB, and a size that is a multiple of
+  // a power of two has a class that is one too (test_size_class.c). So is the place of
+  // such a size at the end of a page (thread/guard.h).
+  size_t rounded =
+      alignment <= HAK_SLAB_SIZE ? hak_align_up(total ? total : 1, alignment) : SIZE_MAX;
+  if (rounded <= HAK_L2_MAX) return hand_out(hak_front_alloc(rounded - HAK_TAIL, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
-  void *p = alloc_aligned(heap, alignment, size + HAK_TAIL, zeroed);
+  void *p = alignment <= HAK_SLAB_SIZE && total <= HAK_L25_MAX
+                ? alloc_l25(heap, total ? total : 1, zeroed)
+                : alloc_huge(heap, total, alignment, zeroed);
   hak_heap_leave(heap);
   return hand_out(p, size);
 }
@@ -468,8 +464,8 @@ static void free_l25(hak_heap_t *heap, hak_slab_t *head) {
   }
 }
 
-void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
-                          const char *function) {
+HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
+                           const char *function) {
   switch (block->kind) {
   case HAK_KIND_TINY: free_tiny(heap, block, p, function); break;
   case HAK_KIND_L2: free_l2(heap, block, p); break;
@@ -485,12 +481,19 @@ void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
   }
 }
 
+#if HAK_SECURE
+void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
+                          const char *function) {
+  free_block(heap, block, p, function);
+}
+#endif
+
 void hak_front_free_slow(void *p, const char *function) {
   hak_block_t block;
   if (p == NULL) return;
   if (!hak_front_find(p, function, &block)) return;
   hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
-  hak_front_free_block(heap, &block, p, function);
+  free_block(heap, &block, p, function);
   if (heap) hak_heap_leave(heap);
 }
 

@@ -41,12 +41,11 @@ typedef struct {
 } hak_block_t;
 // False: p is not the start of a block, or (seal.h) not a live one, which has been reported.
 bool hak_front_find(const void *p, const char *function, hak_block_t *block);
+#if HAK_SECURE
 // Puts a block that was found back where it came from. heap: the calling thread's, NULL
 // if none can be had.
 void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
                           const char *function);
-
-#if HAK_SECURE
 // Bytes of the block that starts at p.
 size_t hak_front_place(const void *p);
 #endif

@@ -98,6 +98,11 @@ static void no_misuse(void) {
     p = realloc(p, size * 2);
     NEED(p && p[0] == 0x33 && p[size - 1] == 0x33);
     if (i % 3) free(p);
+    size_t alignment = (size_t)32 << i % 8;
+    char *q = aligned_alloc(alignment, size);
+    NEED(q && (uintptr_t)q % alignment == 0 && malloc_usable_size(q) >= size);
+    memset(q, 0x44, malloc_usable_size(q));
+    free(q);
   }
 }
 
