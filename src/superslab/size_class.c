@@ -2,7 +2,7 @@
 
 // Eight classes per doubling, and none closer than HAK_MIN_BLOCK.
 #define DOUBLING(bytes) (63 - __builtin_clzll((uint64_t)(bytes) - 1))
-#define SPACING(bytes) ((bytes) <= 256 ? 1u : 1u << (DOUBLING(bytes) - 3 - HAK_MIN_SHIFT))
+#define SPACING(bytes) (1u << (DOUBLING((bytes) < 256 ? 256 : (bytes)) - 3 - HAK_MIN_SHIFT))
 
 const hak_class_info_t hak_classes[HAK_CLASSES] = {
 #define HAK_SIZE_CLASS(number, bytes, slabs) \
