@@ -41,7 +41,7 @@ HAK_INLINE void let_go(hak_heap_t *heap) {
   heap->held_bytes -= place;
   // Nobody may have touched it meanwhile. Another seal than HELD: two threads freed it at
   // the same moment, or it was overwritten.
-  if (HAK_UNLIKELY((value & HAK_SEAL_STATE) != HAK_SEAL_HELD ||
+  if (HAK_UNLIKELY((value & HAK_SEAL_STATE) != HAK_SEAL_HELD || slack > place - HAK_TAIL ||
                    !hak_seal_filled(held.block, place - HAK_TAIL - slack))) {
     hak_misuse_written(held.block, hak_seal_size(held.block, place));
     return; // told to go on: nobody gets it
@@ -83,7 +83,9 @@ HAK_NOINLINE static void free_other(void *p, const char *function) {
 // Live, and nothing was written behind it.
 HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t value) {
   uint64_t slack = value >> HAK_SEAL_SLACK_SHIFT;
-  return (value & HAK_SEAL_STATE) == HAK_SEAL_LIVE && hak_seal_edge_whole(p, place, slack);
+  // The slack is what a write just before the next block hits.
+  return (value & HAK_SEAL_STATE) == HAK_SEAL_LIVE && slack <= place - HAK_TAIL &&
+         hak_seal_edge_whole(p, place, slack);
 }
 
 // The same for what is not of one of this thread's tiny slabs. Its L2 runs go straight; a
@@ -113,9 +115,15 @@ HAK_HOT void hak_quarantine_free(void *p, const char *function) {
     free_not_tiny(heap, slab, p, function);
   } else {
     size_t place = slab->size;
-    uint64_t value = hak_seal_read(p, place);
-    if (HAK_LIKELY(is_whole(p, place, value))) hold(heap, slab, p, place, value);
-    else free_other(p, function); // says what is wrong
+    // Behind the slab may be nothing to read.
+    if (HAK_LIKELY(((uintptr_t)p & (HAK_SLAB_SIZE - 1)) + place <= HAK_SLAB_SIZE)) {
+      uint64_t value = hak_seal_read(p, place);
+      if (HAK_LIKELY(is_whole(p, place, value))) {
+        hold(heap, slab, p, place, value);
+        return;
+      }
+    }
+    free_other(p, function); // says what is wrong
   }
 }
 
