@@ -59,7 +59,7 @@ HAK_API void *hak_reallocarray(void *p, size_t count, size_t size) HAK_API_SIZE2
 // this allocator ends the process with a one-line message (see HAKMEM_ABORT).
 HAK_API void hak_free(void *p);
 // C23 7.24.3.4 and 7.24.3.5: like free; the size (and alignment) are those asked
-// for at allocation. Checking builds report a size that cannot be right.
+// for at allocation. A size that cannot be right is reported and ends the program.
 HAK_API void hak_free_sized(void *p, size_t size);
 HAK_API void hak_free_aligned_sized(void *p, size_t alignment, size_t size);
 

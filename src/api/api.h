@@ -29,7 +29,8 @@
 // Not a hit: allocate or fail with errno = ENOMEM.
 HAK_NOINLINE void *hak_api_alloc(size_t size);
 HAK_COLD void *hak_api_no_memory(void);
-// Reports p's misuse (exact size known to be wrong) in checking builds.
-void hak_api_check_size(const char *function, void *p, size_t size);
+// free(p), after which the program says what it once asked for. Reported and ignored if
+// p is no such block.
+HAK_NOINLINE void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size);
 
 #endif

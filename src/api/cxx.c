@@ -101,14 +101,12 @@ HAK_DELETE(_ZdlPvSt11align_val_t, HAK_UNUSED align_t a)
 HAK_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, HAK_UNUSED align_t a, HAK_UNUSED tag_t t)
 
 HAK_EXPORT HAK_HOT void _ZdlPvm(void *p, size_t size) {
-  hak_api_check_size("operator delete", p, size);
-  hak_front_free(p, "operator delete");
+  if (!hak_front_free_sized(p, size, "operator delete"))
+    hak_api_free_sized("operator delete", p, 1, size);
 }
 
 HAK_EXPORT void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment) {
-  (void)alignment;
-  hak_api_check_size("operator delete", p, size);
-  hak_front_free(p, "operator delete");
+  hak_api_free_sized("operator delete", p, alignment, size);
 }
 
 // The array forms.

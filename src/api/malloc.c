@@ -75,20 +75,28 @@ static void count(hak_stat_t stat) {
 
 // The block itself, larger or smaller; NULL if it has to move.
 static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
+  if (block->kind == HAK_KIND_GUARD) return NULL; // it ends where its page does
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
-    return hak_l25_resize(block->slab, size) ? p : NULL;
-  if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX) return hak_huge_resize(p, size);
+    return hak_l25_resize(block->slab, size + HAK_TAIL) ? p : NULL;
+  if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX)
+    return hak_huge_resize(p, size + HAK_TAIL);
   // Otherwise a block keeps its size, and keeps the contents unless more than
   // half of it would lie idle.
-  return size <= block->usable && size >= block->usable / 2 ? p : NULL;
+  size += HAK_TAIL;
+  return size <= block->place && size >= block->place / 2 ? p : NULL;
 }
 
 // To another block.
+static _Atomic bool shrinking_failed; // some block is much larger than what it was shrunk to
 static void *move(void *p, size_t usable, size_t size, const char *function) {
   void *q = hak_front_hit(size);
   if (!q) q = hit_l2(size);
   if (!q) q = hak_front_alloc(size, NULL);
-  if (!q) return size <= usable ? p : hak_api_no_memory(); // shrinking cannot fail
+  if (!q && size <= usable) { // shrinking cannot fail
+    hak_store_relaxed(&shrinking_failed, true);
+    return p;
+  }
+  if (!q) return hak_api_no_memory();
   memcpy(q, p, size < usable ? size : usable);
   hak_front_free(p, function);
   count(HAK_STAT_realloc_copy);
@@ -101,9 +109,12 @@ static void *resize(void *p, size_t size, const char *function) {
     errno = EINVAL;
     return NULL;
   }
-  if (size > HAK_SIZE_MAX) return hak_api_no_memory();
+  if (size > HAK_SIZE_MAX - HAK_TAIL) return hak_api_no_memory();
   void *q = resize_in_place(&block, p, size);
   if (!q) return move(p, block.usable, size, function);
+#if HAK_SECURE
+  hak_seal_resize(q, hak_front_place(q), size);
+#endif
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;
 }
@@ -146,25 +157,45 @@ HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
 // ---------------------------------------------------------------------------
 // C23 sized frees
 
-void hak_api_check_size(const char *function, void *p, size_t size) {
-#if HAK_CHECKS
+// A request that was served by a block of that kind and size.
+static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
+  if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
+  if (block->kind == HAK_KIND_GUARD && alignment > HAK_MIN_BLOCK) return size <= block->usable;
+  if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
+  if (size == 0) size = 1;
+  if (size > block->usable) return false;
+  if (block->kind == HAK_KIND_L25) return hak_align_up(size, HAK_L25_GRAIN) == block->usable;
+  if (alignment > HAK_MIN_BLOCK) size = hak_align_up(size, alignment);
+  return hak_class_serves(hak_slab_class(block->slab), size);
+}
+
+// Blocks that realloc has left where they were, as half of them was still needed or
+// there was no smaller one.
+static bool shrunk_to(const hak_block_t *block, size_t size) {
+  return size <= block->usable &&
+         ((!HAK_SECURE && size >= block->usable / 2) || hak_load_relaxed(&shrinking_failed));
+}
+
+static bool check_size(const char *function, void *p, size_t alignment, size_t size,
+                       bool reallocated) {
   hak_block_t block;
-  if (p && hak_front_find(p, function, &block) && size > block.usable)
-    hak_misuse_size(function, p, size, block.usable);
-#else
-  (void)function, (void)p, (void)size;
-#endif
+  if (!hak_front_find(p, function, &block)) return false;
+  if (served_by(&block, alignment, size) || (reallocated && shrunk_to(&block, size))) return true;
+  hak_misuse_size(function, p, size, block.usable);
+  return false;
+}
+
+void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size) {
+  if (p && check_size(function, p, alignment, size, false)) hak_front_free(p, function);
 }
 
 HAK_EXPORT void hak_free_sized(void *p, size_t size) {
-  hak_api_check_size("free_sized", p, size);
-  hak_front_free(p, "free_sized");
+  if (hak_front_free_sized(p, size, "free_sized") || p == NULL) return;
+  if (check_size("free_sized", p, 1, size, true)) hak_front_free(p, "free_sized");
 }
 
 HAK_EXPORT void hak_free_aligned_sized(void *p, size_t alignment, size_t size) {
-  (void)alignment;
-  hak_api_check_size("free_aligned_sized", p, size);
-  hak_front_free(p, "free_aligned_sized");
+  hak_api_free_sized("free_aligned_sized", p, alignment, size);
 }
 
 // ---------------------------------------------------------------------------

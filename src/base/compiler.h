@@ -40,6 +40,10 @@
 #define HAK_CHECKS 0
 #endif
 
+// HAK_SECURE: blocks are sealed and held back when freed (superslab/seal.h). The debug
+// build checks the allocator as it is released, so it is without.
+#define HAK_SECURE (HAK_CHECKS == 1)
+
 // HAK_TESTING: system calls can be made to fail (see os/os.h).
 #ifndef HAK_TESTING
 #define HAK_TESTING 0

@@ -51,6 +51,7 @@ typedef enum {
   HAK_KIND_L2,
   HAK_KIND_L25,
   HAK_KIND_INTERIOR, // not the head of its run: see offset
+  HAK_KIND_GUARD,    // of a block only: beside a guard page (thread/guard.h)
 } hak_kind_t;
 
 // Where in its heap a tiny or L2 slab is (owner field).
@@ -87,8 +88,11 @@ struct hak_slab {
     _Atomic(hak_heap_t *) holder; // L2: the owning heap (local is NULL)
     hak_word_t bytes;             // L2.5: usable bytes of the block
   };
-  char *start;                // L2: address of block 0
-  uint64_t inverse;           // L2: ceil(2^64 / block size)
+  char *start; // L2: address of block 0
+  union {
+    uint64_t inverse; // L2: ceil(2^64 / block size)
+    uint64_t size;    // tiny, secure library: bytes of a block
+  };
   hak_ring_t *ring;           // L2: of the owner and class (owner field)
   uint32_t hint;              // L2: what names block 0 in a ring, see thread/ring.h
   uint16_t capacity;          // blocks in the slab or run
@@ -139,6 +143,12 @@ typedef struct {
   void *tail;
   uint32_t count;
 } hak_remote_entry_t;
+
+// A block in quarantine, see thread/quarantine.h. The slab is that of its run's head.
+typedef struct {
+  void *block;
+  hak_slab_t *slab;
+} hak_held_t;
 
 // L2 ring of a class, see thread/ring.h.
 struct hak_ring {
@@ -217,6 +227,11 @@ struct hak_heap {
   uint32_t reclaim_met; // the last request of hak_heap_reclaim_all it has followed
   bool transient;       // attached for one call only: the thread is ending
   uint32_t id;          // number for hak_heap_by_id, from 1
+#if HAK_SECURE
+  uint32_t held_first, held_end; // the oldest in held, and behind the newest
+  uint64_t held_bytes;           // in quarantine
+  hak_held_t held[HAK_HELD];
+#endif
 
   // Shared: written by other threads.
   _Alignas(64) _Atomic uint32_t inbox;            // slabs with remote frees (protocol R2)
@@ -227,6 +242,8 @@ struct hak_heap {
 #define HAK_RINGS_SIZE \
   (HAK_L2_CLASSES * sizeof(hak_ring_t) + (HAK_RING_HINTS + HAK_L25_RING) * sizeof(uint32_t))
 _Static_assert(HAK_RINGS_SIZE <= 3584, "row M3: 3.5 KiB of rings");
-_Static_assert(sizeof(hak_heap_t) - HAK_RINGS_SIZE <= 8192, "heap budget; the rings have theirs");
+_Static_assert(sizeof(hak_heap_t) - HAK_RINGS_SIZE <=
+                   8192 + (HAK_SECURE ? (HAK_HELD + 4) * sizeof(hak_held_t) : 0),
+               "heap budget; the rings have theirs, and the quarantine");
 
 #endif

@@ -7,6 +7,8 @@
 
 #include "base/compiler.h"
 
+// The end of every message here: abort, unless HAKMEM_ABORT=0.
+HAK_COLD void hak_misuse_finish(void);
 // function is the name the program called.
 HAK_COLD void hak_misuse_double_free(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_misaligned(const char *function, const void *p);
@@ -14,6 +16,11 @@ HAK_COLD void hak_misuse_interior(const char *function, const void *p, const voi
                                   size_t block_size);
 // Says what the address belongs to instead (reads /proc/self/maps).
 HAK_COLD void hak_misuse_foreign(const char *function, const void *p);
+// Secure library: p may be a block, but has no seal / has one, and what follows its
+// block_size bytes was changed / the free block was changed (0: size not known).
+HAK_COLD void hak_misuse_no_seal(const char *function, const void *p, size_t block_size);
+HAK_COLD void hak_misuse_overflow(const char *function, const void *p, size_t block_size);
+HAK_COLD void hak_misuse_written(const void *p, size_t block_size);
 HAK_COLD void hak_misuse_size(const char *function, const void *p, size_t size, size_t block_size);
 
 #endif

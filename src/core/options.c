@@ -111,6 +111,8 @@ static bool parse(const row_t *row, const char *s, uint64_t *value) {
       return false;
     break;
   case COUNT:
+    if (s[0] == '1' && s[1] == '/') s += 2; // a rate: 1/N
+    // fall through
   case SIZE:
     if (!parse_number(s, &v) || v < row->min || v > row->max) return false;
     break;

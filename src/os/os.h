@@ -59,8 +59,18 @@ int hak_os_open_read(const char *path);
 long hak_os_read(int fd, char *buffer, size_t size);
 void hak_os_close(int fd);
 int hak_os_pid(void);
+// Random bytes: the kernel's, or, if it refuses, those it gave this process at its start.
+void hak_os_random(void *p, size_t size);
 // Milliseconds of a clock that never goes back; coarse (some ms), cheap.
 uint64_t hak_os_clock_ms(void);
+
+// Return addresses, the innermost first; how many. Only after hak_os_stack_prepare, which
+// may allocate; 0 where the C library cannot.
+unsigned hak_os_stack(void **frames, unsigned most);
+void hak_os_stack_prepare(void);
+// Calls look(address) at every SIGSEGV and SIGBUS from now on, then does what would have
+// been done without.
+void hak_os_on_fault(void (*look)(const void *address));
 
 _Noreturn void hak_os_abort(void);
 void hak_os_yield(void);

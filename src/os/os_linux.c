@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -220,6 +221,16 @@ size_t hak_os_resident(void) {
   return fields == 2 ? value * hak_os_page_size : 0;
 }
 
+void hak_os_random(void *p, size_t size) {
+  KEEP_ERRNO;
+  const unsigned char *start = (const unsigned char *)getauxval(AT_RANDOM); // 16 bytes, or NULL
+  unsigned char *to = p;
+  if (syscall(SYS_getrandom, p, size, 1 /* GRND_NONBLOCK */) == (long)size) return;
+  for (size_t i = 0; i < size; i++)
+    to[i] =
+        (unsigned char)((start ? start[i % 16] * (i / 16 * 2 + 1) : i) + ((uintptr_t)p >> i % 32));
+}
+
 int hak_os_pid(void) { return (int)getpid(); }
 
 uint64_t hak_os_clock_ms(void) {
@@ -238,6 +249,47 @@ void hak_os_sleep_ms(unsigned ms) {
   KEEP_ERRNO;
   struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
   nanosleep(&t, NULL);
+}
+
+extern int backtrace(void **frames, int most) __attribute__((weak)); // <execinfo.h>
+
+unsigned hak_os_stack(void **frames, unsigned most) {
+  KEEP_ERRNO;
+  int n = backtrace ? backtrace(frames, (int)most) : 0;
+  return n > 0 ? (unsigned)n : 0;
+}
+
+// Its first call loads the unwinder.
+void hak_os_stack_prepare(void) {
+  void *frames[4];
+  hak_os_stack(frames, 4);
+}
+
+static void (*look_at_fault)(const void *address);
+static struct sigaction before_segv, before_bus;
+
+static void on_fault(int number, siginfo_t *info, void *context) {
+  const struct sigaction *before = number == SIGSEGV ? &before_segv : &before_bus;
+  int saved_errno = errno;
+  look_at_fault(info->si_addr);
+  errno = saved_errno;
+  if (before->sa_flags & SA_SIGINFO) {
+    before->sa_sigaction(number, info, context);
+  } else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) {
+    before->sa_handler(number);
+  } else {
+    // The access is tried again and ends the process, or a signal that was sent is.
+    sigaction(number, before, NULL);
+    if (info->si_code <= 0) raise(number);
+  }
+}
+
+void hak_os_on_fault(void (*look)(const void *address)) {
+  KEEP_ERRNO;
+  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+  look_at_fault = look;
+  sigaction(SIGSEGV, &action, &before_segv);
+  sigaction(SIGBUS, &action, &before_bus);
 }
 
 _Noreturn void hak_os_abort(void) {

@@ -1,7 +1,5 @@
 #include "pool/l25.h"
 
-#define GRAIN ((size_t)4096)
-
 void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source) {
   unsigned n = hak_l25_slabs(size);
   hak_slab_t *head = hak_pool_acquire(n, source);
@@ -17,7 +15,7 @@ void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source) {
 }
 
 void *hak_l25_reuse(hak_slab_t *head, size_t size) {
-  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, GRAIN));
+  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, HAK_L25_GRAIN));
   hak_store_relaxed(&head->kind, HAK_KIND_L25);
   return hak_slab_start(head);
 }
@@ -38,9 +36,10 @@ hak_released_t hak_l25_release(hak_slab_t *head) {
 }
 
 bool hak_l25_resize(hak_slab_t *head, size_t size) {
+  if (size > HAK_L25_MAX) return false;
   unsigned n = hak_l25_slabs(size), have = head->run;
   if (n > have) return false;
-  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, GRAIN));
+  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, HAK_L25_GRAIN));
   if (n == have) return true;
   head->run = (uint8_t)n;
   for (unsigned i = n; i < have; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);

@@ -10,6 +10,8 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 
+#define HAK_L25_GRAIN ((size_t)4096)
+
 // size 1..HAK_L25_MAX. Starts at a multiple of 64 KiB. NULL: out of memory.
 void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source);
 // A free in two steps. Claim: the run is nobody's but the caller's from here on;
@@ -18,7 +20,7 @@ void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source);
 bool hak_l25_claim(hak_slab_t *head);
 hak_released_t hak_l25_release(hak_slab_t *head);
 void *hak_l25_reuse(hak_slab_t *head, size_t size);
-// Slabs of a block of that size.
+// Slabs of a block of that size, at most HAK_L25_MAX.
 HAK_INLINE unsigned hak_l25_slabs(size_t size) {
   return (unsigned)((size + HAK_SLAB_SIZE - 1) >> HAK_SLAB_SHIFT);
 }

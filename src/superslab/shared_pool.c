@@ -4,6 +4,7 @@
 #include "core/options.h"
 #include "core/pressure.h"
 #include "os/os.h"
+#include "superslab/seal.h"
 #include "superslab/superslab.h"
 
 // Sets of SuperSlabs. Level k (0..5) of the index: it has a run of at least 2^k
@@ -170,12 +171,15 @@ static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
   return first;
 }
 
+#define RANDOM_SLABS 8 // secure library: a single slab is one of so many
+
 // Single slabs come from the low end and runs from the high end, which keeps long
 // runs together.
 static uint32_t choose(uint32_t mask, unsigned n, unsigned more) {
   uint32_t runs = hak_runs_of(mask, n), rest = mask;
   if (!runs) return 0;
   if (n > 1) return hak_ones(hak_high_bit(runs), n);
+  if (HAK_SECURE) return hak_ones(hak_seal_pick(mask, RANDOM_SLABS), 1);
   for (unsigned i = 0; i <= more && rest; i++) rest &= rest - 1;
   return mask & ~rest;
 }

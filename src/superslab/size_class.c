@@ -1,16 +1,22 @@
 #include "superslab/size_class.h"
 
+// Eight classes per doubling, and none closer than HAK_MIN_BLOCK.
+#define DOUBLING(bytes) (63 - __builtin_clzll((uint64_t)(bytes) - 1))
+#define SPACING(bytes) (1u << (DOUBLING((bytes) < 256 ? 256 : (bytes)) - 3 - HAK_MIN_SHIFT))
+
 const hak_class_info_t hak_classes[HAK_CLASSES] = {
 #define HAK_SIZE_CLASS(number, bytes, slabs) \
   [number] = {.size = (bytes), \
               .capacity = (uint16_t)((slabs) * HAK_SLAB_SIZE / (bytes)), \
               .run = (slabs), \
+              .spacing = (uint8_t)(SPACING(bytes) - 1), \
               .inverse = (((uint64_t)1 << 40) + (bytes) - 1) / (bytes)},
 #include "superslab/size_classes.def"
 #undef HAK_SIZE_CLASS
 };
 
 #define HAK_SIZE_CLASS(number, bytes, slabs) \
+  _Static_assert(SPACING(bytes) <= UINT8_MAX + 1, "the spacing fits its field"); \
   _Static_assert((slabs) <= HAK_SLABS_PER_SUPERSLAB, "a run fits a SuperSlab"); \
   _Static_assert((bytes) % HAK_MIN_BLOCK == 0, "blocks keep 16-byte alignment"); \
   _Static_assert((number) < HAK_TINY_CLASSES \

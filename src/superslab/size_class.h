@@ -11,8 +11,8 @@ typedef struct {
   uint32_t size;     // bytes per block
   uint16_t capacity; // blocks per slab or run
   uint8_t run;       // slabs per run
-  uint8_t unused;
-  uint64_t inverse; // ceil(2^40 / size): offset * inverse >> 40 = offset / size below 2 MiB
+  uint8_t spacing;   // bytes to the class below, in HAK_MIN_BLOCKs, less one
+  uint64_t inverse;  // ceil(2^40 / size): offset * inverse >> 40 = offset / size below 2 MiB
 } hak_class_info_t;
 
 HAK_INTERNAL extern const hak_class_info_t hak_classes[HAK_CLASSES];
@@ -31,6 +31,12 @@ HAK_INLINE unsigned hak_size_class_l2(size_t size) {
 }
 
 HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }
+
+// Whether a request of size bytes is served by the class; never for size 0.
+HAK_INLINE bool hak_class_serves(unsigned size_class, size_t size) {
+  const hak_class_info_t *info = &hak_classes[size_class];
+  return (info->size - size) >> HAK_MIN_SHIFT <= info->spacing;
+}
 
 // Number of the block at offset bytes from the start of a slab or run.
 HAK_INLINE uint32_t hak_class_block_at(unsigned size_class, size_t offset) {

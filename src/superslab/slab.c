@@ -2,6 +2,7 @@
 
 #include "core/misuse.h"
 #include "os/os.h"
+#include "superslab/seal.h"
 
 hak_slab_t hak_slab_none;
 
@@ -30,6 +31,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
     slab->free = NULL;
     hak_store_relaxed(&slab->allocs, (uint64_t)0);
     hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
+    if (HAK_SECURE) slab->size = info->size;
   } else {
     hak_store_relaxed(&slab->mask, ((uint64_t)1 << info->capacity) - 1);
     slab->start = hak_slab_start(slab);
@@ -69,6 +71,27 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
   return 0;
 }
 
+#if HAK_SECURE
+// Links fresh blocks in an order that cannot be foretold, and seals them; the first.
+static void *link_shuffled(char *start, uint32_t count, size_t size) {
+  uint8_t order[256]; // an OS page of the smallest
+  void *next = NULL;
+  for (uint32_t i = 0; i < count; i++) {
+    // Fisher-Yates, from the inside out; multiplying maps 32 bits to 0..i.
+    uint32_t j = (uint32_t)((hak_seal_random() >> 32) * (i + 1) >> 32);
+    order[i] = order[j];
+    order[j] = (uint8_t)i;
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    void *block = start + order[i] * size;
+    hak_link_set(block, next);
+    hak_seal_carved(block, size);
+    next = block;
+  }
+  return next;
+}
+#endif
+
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
   size_t size = hak_class_size(hak_slab_class(slab));
   uint32_t left = (uint32_t)slab->capacity - slab->carved;
@@ -77,9 +100,13 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
   if (batch > left) batch = left;
   if (batch == 0) return 0;
   char *block = hak_slab_start(slab) + slab->carved * size;
+#if HAK_SECURE
+  slab->free = link_shuffled(block, batch, size);
+#else
   slab->free = block;
-  for (uint32_t i = 1; i < batch; i++, block += size) *(void **)block = block + size;
-  *(void **)block = NULL;
+  for (uint32_t i = 1; i < batch; i++, block += size) hak_link_set(block, block + size);
+  hak_link_set(block, NULL);
+#endif
   slab->carved = (uint16_t)(slab->carved + batch);
   return batch;
 }
@@ -90,8 +117,8 @@ static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
   if (count == 0) return 0;
   if (slab->free) {
     void *tail = head;
-    for (uint32_t i = 1; i < count; i++) tail = *(void **)tail;
-    *(void **)tail = slab->free;
+    for (uint32_t i = 1; i < count; i++) tail = hak_link_get(tail);
+    hak_link_set(tail, slab->free);
   }
   slab->free = head;
   hak_owner_add(&slab->frees_left, -(uint64_t)count);

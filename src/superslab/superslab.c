@@ -10,6 +10,12 @@ hak_mapped_t hak_mapped;
 static uint32_t range_end;   // numbers below lie in the range
 static uint32_t max_numbers; // numbers below may be used
 
+// Guard gaps (secure library): every second number in the range stays without memory, so
+// that a write beyond a SuperSlab faults. Each gap costs the kernel two mappings, hence
+// only so many; and where it has no room for another mapping, all gaps are filled.
+#define GAPS_END (2u * 8192)
+static _Atomic bool gaps_filled;
+
 static _Atomic uint32_t next_number;       // first number never used
 static _Atomic uint32_t committed_numbers; // numbers below have descriptors
 static uint32_t commit_step;               // numbers per commit of descriptors
@@ -43,8 +49,10 @@ static bool reserve_descriptors(size_t numbers) {
        numbers = hak_align_down(numbers / 2, commit_step)) {
     size_t size =
         numbers * (sizeof(hak_superslab_t) + HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
-    char *p = hak_os_reserve(size, hak_os_page_size);
+    // A page that is never committed on either side.
+    char *p = hak_os_reserve(size + 2 * hak_os_page_size, hak_os_page_size);
     if (!p) continue;
+    p += hak_os_page_size;
     hak_registry.superslabs = (hak_superslab_t *)p;
     hak_registry.slabs = (hak_slab_t *)(p + numbers * sizeof(hak_superslab_t));
     max_numbers = (uint32_t)numbers;
@@ -96,6 +104,20 @@ static bool commit_descriptors(uint32_t first) {
   return true;
 }
 
+static bool gap_before(uint32_t next) {
+  return HAK_SECURE && next <= GAPS_END && next <= range_end && !hak_load_relaxed(&gaps_filled);
+}
+
+// Gives the gaps' numbers to whoever wants memory; false: they had been already. A number
+// taken by another thread at this moment may keep its gap.
+static bool fill_gaps(void) {
+  if (!HAK_SECURE || atomic_exchange(&gaps_filled, true)) return false;
+  uint32_t end = hak_load_acquire(&next_number);
+  for (uint32_t number = 2; number < end && number <= GAPS_END && number < range_end; number += 2)
+    hak_pool_add_cold(number);
+  return true;
+}
+
 static uint32_t new_number(void) {
   uint32_t number = hak_load_acquire(&next_number);
   for (;;) {
@@ -104,7 +126,7 @@ static uint32_t new_number(void) {
     if (number >= committed) {
       if (!commit_descriptors(committed)) return 0;
       number = hak_load_acquire(&next_number);
-    } else if (hak_cas_acq_rel(&next_number, &number, number + 1)) {
+    } else if (hak_cas_acq_rel(&next_number, &number, number + 1 + gap_before(number + 2))) {
       return number;
     }
   }
@@ -150,7 +172,7 @@ uint32_t hak_superslab_acquire(bool fills) {
   if (!number) return 0;
   if (!commit(number, fills)) {
     hak_pool_add_cold(number);
-    return 0;
+    return fill_gaps() ? hak_superslab_acquire(fills) : 0;
   }
   hak_mapped_add(&hak_mapped.superslab_bytes, (int64_t)HAK_SUPERSLAB_SIZE);
   return number;

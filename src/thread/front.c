@@ -5,6 +5,7 @@
 #include "pool/huge.h"
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
+#include "thread/guard.h"
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
@@ -12,6 +13,7 @@
 
 #define FLUSH_TICKS 64    // refills between two flushes of the remote map
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
+#define RANDOM_BLOCKS 4   // secure library: an L2 block is one of so many
 #define BATCH_MAX 128     // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
 
 // ---------------------------------------------------------------------------
@@ -151,11 +153,7 @@ void hak_front_prewarm(hak_heap_t *heap) {
 static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   hak_slab_t *slab = heap->tiny[(size + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
   if (!slab->free) slab = refill(heap, hak_size_class(size ? size : 1));
-  if (!slab) return NULL;
-  void *block = slab->free;
-  slab->free = *(void **)block;
-  hak_owner_inc(&slab->allocs);
-  return block;
+  return slab ? hak_front_pop(slab) : NULL;
 }
 
 // The block that the newest hint of a ring names.
@@ -181,8 +179,8 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   }
   // Lowest block first: the run stays dense, and blocks from `carved` on were
   // never used.
-  unsigned i = hak_low_bit(mask);
-  hak_store_relaxed(&slab->mask, mask & (mask - 1));
+  unsigned i = hak_seal_pick(mask, RANDOM_BLOCKS);
+  hak_store_relaxed(&slab->mask, HAK_SECURE ? mask & ~((uint64_t)1 << i) : mask & (mask - 1));
   hak_owner_inc(&heap->classes[c].allocs);
   if (i >= slab->carved) {
     slab->carved = (uint16_t)(i + 1);
@@ -225,35 +223,61 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   return p;
 }
 
+#if HAK_SECURE
+size_t hak_front_place(const void *p) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab) return hak_huge_usable(p);
+  if (hak_slab_kind(slab) == HAK_KIND_INTERIOR) slab -= slab->offset;
+  return hak_slab_kind(slab) == HAK_KIND_L25 ? hak_l25_usable(slab)
+                                             : hak_class_size(hak_slab_class(slab));
+}
+#endif
+
+// What the program gets of a block for size bytes.
+static void *hand_out(void *p, HAK_UNUSED size_t size) {
+#if HAK_SECURE
+  if (p && !hak_guard_owns(p)) hak_seal_resize(p, hak_front_place(p), size);
+#endif
+  return p;
+}
+
 void *hak_front_alloc(size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
-  if (HAK_UNLIKELY(size > HAK_SIZE_MAX)) return NULL;
+  if (HAK_UNLIKELY(size > HAK_SIZE_MAX - HAK_TAIL)) return NULL;
+  if (HAK_UNLIKELY(hak_option(GUARD) != 0)) {
+    void *guarded = hak_guard_alloc(size);
+    if (guarded) return guarded;
+  }
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap)) return NULL;
+  size_t total = size + HAK_TAIL;
   void *p;
-  if (size <= HAK_TINY_MAX) p = alloc_tiny(heap, size);
-  else if (size <= HAK_L2_MAX) p = alloc_l2(heap, size, zeroed);
-  else if (size <= HAK_L25_MAX) p = alloc_l25(heap, size, zeroed);
-  else p = alloc_huge(heap, size, 1, zeroed);
+  if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
+  else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, zeroed);
+  else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, zeroed);
+  else p = alloc_huge(heap, total, 1, zeroed);
   hak_heap_leave(heap);
-  return p;
+  return hand_out(p, size);
 }
 
 void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (alignment <= HAK_MIN_BLOCK) return hak_front_alloc(size, zeroed);
   if (zeroed) *zeroed = false;
-  if (size > HAK_SIZE_MAX) return NULL;
+  if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
+  size_t total = size + HAK_TAIL;
   // Slabs and runs start at multiples of 64 KiB, and a size that is a multiple of
-  // a power of two has a class that is one too (test_size_class.c).
-  size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_align_up(size ? size : 1, alignment) : SIZE_MAX;
-  if (rounded <= HAK_L2_MAX) return hak_front_alloc(rounded, zeroed);
+  // a power of two has a class that is one too (test_size_class.c). So is the place of
+  // such a size at the end of a page (thread/guard.h).
+  size_t rounded =
+      alignment <= HAK_SLAB_SIZE ? hak_align_up(total ? total : 1, alignment) : SIZE_MAX;
+  if (rounded <= HAK_L2_MAX) return hand_out(hak_front_alloc(rounded - HAK_TAIL, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
-  void *p = alignment <= HAK_SLAB_SIZE && size <= HAK_L25_MAX
-                ? alloc_l25(heap, size ? size : 1, zeroed)
-                : alloc_huge(heap, size, alignment, zeroed);
+  void *p = alignment <= HAK_SLAB_SIZE && total <= HAK_L25_MAX
+                ? alloc_l25(heap, total ? total : 1, zeroed)
+                : alloc_huge(heap, total, alignment, zeroed);
   hak_heap_leave(heap);
-  return p;
+  return hand_out(p, size);
 }
 
 // ---------------------------------------------------------------------------
@@ -261,7 +285,8 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
 
 static bool not_ours(const void *p, const char *function) {
   void *around = hak_huge_around(p);
-  if (around) hak_misuse_interior(function, p, around, hak_huge_usable(around));
+  if (around)
+    hak_misuse_interior(function, p, around, hak_seal_size(around, hak_huge_usable(around)));
   else if ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) hak_misuse_misaligned(function, p);
   else hak_misuse_foreign(function, p);
   return false;
@@ -289,9 +314,16 @@ static bool is_free_l2(hak_slab_t *slab, uint32_t number) {
 
 bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab && hak_guard_owns(p)) {
+    *block = (hak_block_t){.kind = HAK_KIND_GUARD};
+    if (!hak_guard_find(p, function, &block->usable)) return false;
+    block->place = block->usable;
+    return true;
+  }
   if (!slab) {
-    *block = (hak_block_t){.kind = HAK_KIND_FREE, .usable = hak_huge_usable(p)};
-    return block->usable ? true : not_ours(p, function);
+    *block = (hak_block_t){.kind = HAK_KIND_FREE, .place = hak_huge_usable(p)};
+    return block->place ? hak_seal_find(p, block->place, function, &block->usable)
+                        : not_ours(p, function);
   }
   if ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) {
     hak_misuse_misaligned(function, p);
@@ -309,27 +341,30 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   case HAK_KIND_L2: {
     unsigned c = hak_slab_class(slab);
     const char *first = kind == HAK_KIND_L2 ? slab->start : hak_slab_start(slab);
-    block->usable = hak_class_size(c);
+    block->place = hak_class_size(c);
     block->number = hak_class_block_at(c, (size_t)((const char *)p - first));
-    start = first + block->number * block->usable;
+    start = first + block->number * block->place;
     if (block->number >= hak_classes[c].capacity) { // behind the last block
       hak_misuse_foreign(function, p);
       return false;
     }
-    if (kind == HAK_KIND_L2 && start == p && is_free_l2(slab, block->number)) {
-      hak_misuse_double_free(function, p, block->usable);
+    bool is_free = kind == HAK_KIND_L2 ? is_free_l2(slab, block->number)
+                                       : hak_load_relaxed(&slab->local) == hak_tls_heap &&
+                                             slab->free == p; // exact for the newest only
+    if (start == p && is_free) {
+      hak_misuse_double_free(function, p, block->place - HAK_TAIL);
       return false;
     }
     break;
   }
   case HAK_KIND_L25:
-    block->usable = hak_l25_usable(slab);
+    block->place = hak_l25_usable(slab);
     start = hak_slab_start(slab);
     break;
   default: return in_free_slab(p, function, slab);
   }
-  if (start == p) return true;
-  hak_misuse_interior(function, p, start, block->usable);
+  if (start == p) return hak_seal_find(p, block->place, function, &block->usable);
+  hak_misuse_interior(function, p, start, hak_seal_size(start, block->place));
   return false;
 }
 
@@ -352,7 +387,7 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   } else if (slab->free == p) {
     hak_misuse_double_free(function, p, block->usable);
   } else {
-    *(void **)p = slab->free;
+    hak_link_set(p, slab->free);
     slab->free = p;
     if (hak_owner_dec_negative(&slab->frees_left)) slab_event(heap, slab);
   }
@@ -429,23 +464,36 @@ static void free_l25(hak_heap_t *heap, hak_slab_t *head) {
   }
 }
 
+HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
+                           const char *function) {
+  switch (block->kind) {
+  case HAK_KIND_TINY: free_tiny(heap, block, p, function); break;
+  case HAK_KIND_L2: free_l2(heap, block, p, function); break;
+  case HAK_KIND_L25:
+    if (!hak_l25_claim(block->slab)) hak_misuse_double_free(function, p, block->usable);
+    else free_l25(heap, block->slab);
+    break;
+  case HAK_KIND_GUARD: hak_guard_free(p, function); break;
+  default:
+    if (!hak_huge_free(p)) hak_misuse_double_free(function, p, block->usable);
+    else if (heap) hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);
+    break;
+  }
+}
+
+#if HAK_SECURE
+void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
+                          const char *function) {
+  free_block(heap, block, p, function);
+}
+#endif
+
 void hak_front_free_slow(void *p, const char *function) {
   hak_block_t block;
   if (p == NULL) return;
   if (!hak_front_find(p, function, &block)) return;
   hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
-  switch (block.kind) {
-  case HAK_KIND_TINY: free_tiny(heap, &block, p, function); break;
-  case HAK_KIND_L2: free_l2(heap, &block, p, function); break;
-  case HAK_KIND_L25:
-    if (!hak_l25_claim(block.slab)) hak_misuse_double_free(function, p, block.usable);
-    else free_l25(heap, block.slab);
-    break;
-  default:
-    if (!hak_huge_free(p)) hak_misuse_double_free(function, p, block.usable);
-    else if (heap) hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);
-    break;
-  }
+  free_block(heap, &block, p, function);
   if (heap) hak_heap_leave(heap);
 }
 

@@ -9,8 +9,10 @@
 #define HAK_THREAD_FRONT_H
 
 #include "core/misuse.h"
+#include "superslab/seal.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/quarantine.h"
 #include "thread/ring.h"
 
 // Every path that is not a hit. zeroed (may be NULL) is set to whether the block
@@ -34,25 +36,50 @@ typedef struct {
   hak_kind_t kind;  // TINY, L2, L25 or FREE for huge
   hak_slab_t *slab; // head of its run; NULL for huge
   uint32_t number;  // of the block in its slab or run (tiny, L2)
-  size_t usable;    // bytes
+  size_t place;     // bytes of the block
+  size_t usable;    // of them, for the program
 } hak_block_t;
-// False: p is not the start of a block, which has been reported.
+// False: p is not the start of a block, or (seal.h) not a live one, which has been reported.
 bool hak_front_find(const void *p, const char *function, hak_block_t *block);
+#if HAK_SECURE
+// Puts a block that was found back where it came from. heap: the calling thread's, NULL
+// if none can be had.
+void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
+                          const char *function);
+// Bytes of the block that starts at p.
+size_t hak_front_place(const void *p);
+#endif
+
+// Takes the first block of a tiny slab's free list, which is not empty.
+HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
+  void *block = slab->free;
+#if HAK_SECURE
+  uint64_t key = hak_seal_key(block);
+  hak_seal_check_free(block, slab->size, key);
+  slab->free = hak_link_get_keyed(block, key);
+#else
+  slab->free = hak_link_get(block);
+#endif
+  hak_owner_inc(&slab->allocs);
+  return block;
+}
 
 // A block of the calling thread's front, NULL if a slow path must be taken.
 HAK_INLINE void *hak_front_hit(size_t size) {
-  if (HAK_UNLIKELY(size > HAK_TINY_MAX)) return NULL;
-  hak_slab_t *slab = hak_tls_heap->tiny[(size + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
-  void *block = slab->free;
-  if (HAK_UNLIKELY(block == NULL)) return NULL;
-  slab->free = *(void **)block;
-  hak_owner_inc(&slab->allocs);
+  if (HAK_UNLIKELY(size > HAK_TINY_MAX - HAK_TAIL)) return NULL;
+  hak_slab_t *slab = hak_tls_heap->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
+  if (HAK_UNLIKELY(slab->free == NULL)) return NULL;
+  void *block = hak_front_pop(slab);
+#if HAK_SECURE
+  hak_seal_new(block, slab->size, size, hak_seal_key(block));
+#endif
   return block;
 }
 
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed.
 HAK_INLINE void *hak_front_hit_l2(size_t size) {
-  hak_ring_t *ring = &hak_tls_heap->ring[hak_size_class_l2(size)];
+  if (HAK_SECURE && HAK_UNLIKELY(size > HAK_L2_MAX - HAK_TAIL)) return NULL;
+  hak_ring_t *ring = &hak_tls_heap->ring[hak_size_class_l2(size + HAK_TAIL)];
   HAK_IN_REGISTER(ring); // or the compiler computes the address of each field anew
   uint32_t count = ring->count;
   if (HAK_UNLIKELY(count == 0)) return NULL;
@@ -63,6 +90,11 @@ HAK_INLINE void *hak_front_hit_l2(size_t size) {
   hak_owner_inc(&ring->allocs);
   char *block = slab->start + (size_t)number * ring->size;
   if (block == NULL) __builtin_unreachable();
+#if HAK_SECURE
+  uint64_t key = hak_seal_key(block);
+  hak_seal_check_free(block, ring->size, key);
+  hak_seal_new(block, ring->size, size, key);
+#endif
   return block;
 }
 
@@ -73,14 +105,17 @@ HAK_INLINE void hak_front_put(hak_slab_t *slab, void *p, const char *function) {
     hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
     return;
   }
-  *(void **)p = head;
+  hak_link_set(p, head);
   slab->free = p;
   if (HAK_UNLIKELY(hak_owner_dec_negative(&slab->frees_left))) hak_front_slab_event(slab);
 }
 
 HAK_INLINE void hak_front_free(void *p, const char *function) {
-#if HAK_CHECKS
-  // Checking builds look at every pointer exactly.
+#if HAK_SECURE
+  hak_quarantine_free(p, function);
+  return;
+#elif HAK_CHECKS
+  // The debug build looks at every pointer exactly.
   hak_front_free_slow(p, function);
   return;
 #endif
@@ -88,6 +123,18 @@ HAK_INLINE void hak_front_free(void *p, const char *function) {
   if (HAK_UNLIKELY(!hak_range_find(p, &slab))) hak_front_free_outside(p, function);
   else if (HAK_LIKELY(!hak_differs(&slab->local, hak_tls_heap))) hak_front_put(slab, p, function);
   else hak_front_free_other(slab, p, function);
+}
+
+// The same for a block of size bytes. False: not done, for all the less common cases
+// and where size is not that of the block.
+HAK_INLINE bool hak_front_free_sized(void *p, size_t size, const char *function) {
+  hak_slab_t *slab;
+  if (HAK_CHECKS || HAK_UNLIKELY(!hak_range_find(p, &slab)) ||
+      HAK_UNLIKELY(hak_differs(&slab->local, hak_tls_heap)) ||
+      HAK_UNLIKELY(!hak_class_serves(hak_slab_class(slab), size)))
+    return false;
+  hak_front_put(slab, p, function);
+  return true;
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "superslab/slab.h"
 #include "thread/front.h"
 #include "thread/process.h"
+#include "thread/quarantine.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
 #include "thread/warm.h"
@@ -339,6 +340,7 @@ bool hak_heap_adopt(hak_heap_t *mine) {
 }
 
 static void reclaim(hak_heap_t *heap) {
+  hak_quarantine_flush(heap);
   hak_remote_flush(heap);
   hak_heap_drain(heap);
   while (hak_heap_adopt(heap)) {
@@ -422,6 +424,7 @@ hak_heap_t *hak_heap_enter(void) {
 // The heap leaves its thread: everything held back is handed over, empty slabs
 // go, the rest waits for an adopter.
 static void detach(hak_heap_t *heap) {
+  hak_quarantine_flush(heap);
   hak_remote_flush(heap);
   hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));

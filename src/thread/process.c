@@ -5,8 +5,10 @@
 #include "core/options.h"
 #include "core/pressure.h"
 #include "os/os.h"
+#include "superslab/seal.h"
 #include "superslab/shared_pool.h"
 #include "superslab/superslab.h"
+#include "thread/guard.h"
 #include "thread/heap.h"
 
 _Atomic uint32_t hak_process_state; // 0, 1: a thread is at it, 2: done
@@ -20,6 +22,7 @@ void hak_process_init_slow(void) {
   }
   hak_os_init();
   hak_options_init();
+  hak_seal_init();
   hak_superslab_init();
   hak_heap_init_keys();
   // Release: pairs with the acquire in hak_process_init.
@@ -39,5 +42,6 @@ __attribute__((constructor(101))) static void start(void) {
   pthread_atfork(NULL, NULL, after_fork_in_child);
   hak_options_report();
   hak_pressure_init();
+  hak_guard_start();
   hak_background_start();
 }

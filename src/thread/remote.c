@@ -2,6 +2,7 @@
 
 #include "core/misuse.h"
 #include "core/options.h"
+#include "superslab/seal.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
 
@@ -14,7 +15,7 @@ static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *
   do {
     if (tiny) {
       uint64_t count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + entry->count;
-      *(void **)entry->tail = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
+      hak_link_set(entry->tail, (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK));
       now = (uintptr_t)entry->head | count << HAK_REMOTE_COUNT_SHIFT;
     } else {
       now = old | entry->mask;
@@ -80,7 +81,7 @@ void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const cha
     hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
     return;
   }
-  *(void **)p = entry->head;
+  hak_link_set(p, entry->head);
   entry->head = p;
   if (entry->count == 0) entry->tail = p;
   added(heap, entry, hak_class_size(hak_slab_class(slab)));

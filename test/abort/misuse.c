@@ -21,6 +21,7 @@
 #define FAIL(text) (dprintf(2, "misuse.c:%d: " text "\n", __LINE__), _exit(3))
 
 static const char *function;
+static size_t right_size = 8; // of the block, as sized frees want it
 
 static void *hide(const void *p) {
   const void *volatile hidden = p;
@@ -38,6 +39,8 @@ __attribute__((format(printf, 2, 3))) static void expect(const void *p, const ch
   if (write(1, line, (size_t)n) != n) _exit(4);
 }
 
+static size_t size_of(void *p) { return right_size = malloc_usable_size(p); }
+
 // Calls the function under test. It returns only with HAKMEM_ABORT=0.
 static void misuse(void *p) {
   p = hide(p);
@@ -53,7 +56,17 @@ static void misuse(void *p) {
     void (*free_sized)(void *, size_t) =
         (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
     if (!free_sized) FAIL("no free_sized");
-    free_sized(p, 8);
+    free_sized(p, right_size);
+  } else if (strcmp(function, "free_aligned_sized") == 0) {
+    void (*free_aligned_sized)(void *, size_t, size_t) =
+        (void (*)(void *, size_t, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_aligned_sized");
+    if (!free_aligned_sized) FAIL("no free_aligned_sized");
+    free_aligned_sized(p, 64, right_size);
+  } else if (strcmp(function, "operator delete") == 0) {
+    void (*delete)(void *, size_t) =
+        (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "_ZdlPvm");
+    if (!delete) FAIL("no operator delete");
+    delete(p, right_size);
   } else {
     FAIL("no such function");
   }
@@ -80,7 +93,7 @@ static void the_heap_is_whole(void) {
 
 static void twice(size_t size) {
   void *p = malloc(size), *keep = malloc(size); // the slab does not become empty
-  size_t usable = malloc_usable_size(p);
+  size_t usable = size_of(p);
   expect(p, "double free of a %zu-byte block", usable);
   free(p);
   misuse(p);
@@ -90,7 +103,7 @@ static void twice(size_t size) {
 static void twice_with_others_between(size_t size) {
   void *p[6];
   for (size_t i = 0; i < 6; i++) p[i] = malloc(size);
-  size_t usable = malloc_usable_size(p[2]);
+  size_t usable = size_of(p[2]);
   expect(p[2], "double free of a %zu-byte block", usable);
   free(p[2]), free(p[4]), free(p[0]);
   misuse(p[2]);
@@ -140,7 +153,7 @@ static void run(void *(*start)(void *), void *argument) {
 // Freed twice in a row by a thread that does not own it.
 static void remote(size_t size) {
   void *p = malloc(size), *keep = malloc(size);
-  expect(p, "double free of a %zu-byte block", malloc_usable_size(p));
+  expect(p, "double free of a %zu-byte block", size_of(p));
   run(free_it_twice, p);
   free(keep);
 }
@@ -155,7 +168,7 @@ static void *free_it(void *p) {
 }
 static void owner_then_other_l2(void) {
   void *p = malloc(6000), *keep = malloc(6000);
-  expect(p, "double free of a %zu-byte block", malloc_usable_size(p));
+  expect(p, "double free of a %zu-byte block", size_of(p));
   free(p);
   run(free_it, p);
   free(keep);
@@ -165,7 +178,7 @@ static void owner_then_other_l2(void) {
 static void orphan_l2(void) {
   run(make, (void *)(uintptr_t)9000);
   void *keep = malloc(9000);
-  expect(thread_block, "double free of a %zu-byte block", malloc_usable_size(thread_block));
+  expect(thread_block, "double free of a %zu-byte block", size_of(thread_block));
   free(thread_block);
   misuse(thread_block);
   free(keep);
@@ -190,7 +203,7 @@ static void misaligned_l25_8(void) { off_by(200000, 8); }
 
 static void inside(size_t size, size_t offset) {
   char *p = malloc(size);
-  size_t usable = malloc_usable_size(p);
+  size_t usable = size_of(p);
   memset(p, 0x5a, usable);
   expect(p + offset, "not the start of a block; it lies %zu bytes inside the %zu-byte block at %p",
          offset, usable, (void *)p);
@@ -208,6 +221,32 @@ static void inside_l25_far(void) { inside(1000000, 131072); } // starts a slab o
 static void inside_huge_first(void) { inside(3 << 20, 16); }
 static void inside_huge_page(void) { inside(3 << 20, 4096); }
 static void inside_huge_far(void) { inside(64 << 20, 40 << 20); } // 2 MiB aligned
+
+// ---------------------------------------------------------------------------
+// Sized frees: `asked` bytes of `alignment`, freed as `claimed`.
+
+static void sized(size_t alignment, size_t asked, size_t claimed) {
+  char *p = aligned_alloc(alignment, asked);
+  size_t usable = malloc_usable_size(p);
+  memset(p, 0x5a, usable);
+  expect(p, "size %zu does not belong to a %zu-byte block", claimed, usable);
+  right_size = claimed;
+  misuse(p);
+  for (size_t i = 0; i < usable; i++)
+    if (p[i] != 0x5a) FAIL("the block was changed");
+  free(p);
+}
+static void size_1_for_24(void) { sized(16, 24, 1); }
+static void size_33_for_24(void) { sized(16, 24, 33); }
+static void size_100_for_1000(void) { sized(16, 1000, 100); }
+static void size_1025_for_1000(void) { sized(16, 1000, 1025); }
+static void size_2500_for_5000(void) { sized(16, 5000, 2500); }
+static void size_5121_for_5000(void) { sized(16, 5000, 5121); }
+static void size_100000_for_300000(void) { sized(16, 300000, 100000); }
+static void size_400000_for_300000(void) { sized(16, 300000, 400000); }
+static void size_6_mib_for_5_mib(void) { sized(16, 5 << 20, 6 << 20); }
+static void size_64_for_100_aligned(void) { sized(64, 100, 64); }
+static void size_129_for_100_aligned(void) { sized(64, 100, 129); }
 
 // ---------------------------------------------------------------------------
 // Memory of others.
@@ -231,6 +270,10 @@ static void stack(void) {
 static void global(void) {
   _Alignas(16) static char data[64] = "a global variable";
   belongs_to(data, own_path());
+}
+static void bss(void) { // too large for the last file-backed page of the data
+  _Alignas(16) static char data[1 << 20];
+  belongs_to(&data[1 << 19], own_path());
 }
 static void literal(void) {
   static const _Alignas(16) char text[64] = "a constant";
@@ -278,7 +321,11 @@ static const struct {
     CASE(misaligned_l2_8), CASE(misaligned_l25_1), CASE(misaligned_l25_8),
     CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),
     CASE(inside_l25_far), CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
-    CASE(stack), CASE(global), CASE(literal), CASE(mapping), CASE(program_break),
+    CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
+    CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_100000_for_300000),
+    CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),
+    CASE(size_129_for_100_aligned),
+    CASE(stack), CASE(global), CASE(bss), CASE(literal), CASE(mapping), CASE(program_break),
     CASE(wild_10), CASE(wild_deadbeef), CASE(wild_non_canonical), CASE(wild_highest),
 };
 

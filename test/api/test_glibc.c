@@ -56,6 +56,10 @@ static void mallinfo_follows(void **state) {
 static void live_figures_are_exact(void **state) {
   (void)state;
   if (!on_hakmem()) skip();
+  void *one = malloc(1);
+  bool sealed = malloc_usable_size(one) == 1; // the secure library's blocks are larger than that
+  free(one);
+  if (sealed) skip();
   for (size_t t = 0; t < COUNT(tier_sizes); t++) {
     void *p[20];
     struct mallinfo2 before = mallinfo2();

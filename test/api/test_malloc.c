@@ -64,9 +64,12 @@ static void size_zero_is_unique_and_freeable(void **state) {
   for (size_t i = 0; i < COUNT(p); i++) {
     p[i] = malloc(hide_size(0));
     assert_non_null(p[i]);
-    *(size_t *)memset(p[i], 0, malloc_usable_size(p[i])) = i;
+    memset(p[i], (int)i & 255, malloc_usable_size(p[i]));
   }
-  for (size_t i = 0; i < COUNT(p); i++) assert_int_equal(*(size_t *)p[i], i);
+  for (size_t i = 0; i < COUNT(p); i++)
+    for (size_t j = 0; j < malloc_usable_size(p[i]); j++)
+      assert_int_equal(((unsigned char *)p[i])[j], i & 255);
+  for (size_t i = 1; i < COUNT(p); i++) assert_ptr_not_equal(p[i], p[i - 1]);
   for (size_t i = 0; i < COUNT(p); i++) free(p[i]);
 }
 

@@ -137,6 +137,9 @@ static void failure_leaves_the_block(void **state) {
     errno = 0;
     assert_null(realloc(hide(q), hide_size((size_t)PTRDIFF_MAX - 64 * KIB)));
     assert_int_equal(errno, ENOMEM);
+    errno = 0;
+    assert_null(realloc(hide(q), hide_size((size_t)PTRDIFF_MAX - 4096)));
+    assert_int_equal(errno, ENOMEM);
     assert_true(filled(q, size, i));
     assert_true(malloc_usable_size(q) >= size);
     free(q);

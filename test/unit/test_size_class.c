@@ -14,7 +14,16 @@ static void smallest_class_that_covers(void **state) {
     // Rounding costs at most an eighth above 128 bytes.
     if (size > 128) assert_true((hak_class_size(c) - size) * 8 <= size);
     assert_int_equal(c < HAK_TINY_CLASSES, size <= HAK_TINY_MAX);
+    for (unsigned d = 0; d < HAK_CLASSES; d++) assert_int_equal(hak_class_serves(d, size), d == c);
   }
+}
+
+static void serves_no_wild_size(void **state) {
+  (void)state;
+  const size_t wild[] = {0, HAK_L2_MAX + 1, HAK_SIZE_MAX, SIZE_MAX, SIZE_MAX - 15};
+  for (unsigned c = 0; c < HAK_CLASSES; c++)
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++)
+      assert_false(hak_class_serves(c, wild[i]));
 }
 
 static void classes_are_well_formed(void **state) {
@@ -70,6 +79,7 @@ static void multiples_of_powers_of_two(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(smallest_class_that_covers),
+    cmocka_unit_test(serves_no_wild_size),
     cmocka_unit_test(classes_are_well_formed),
     cmocka_unit_test(block_at_every_offset),
     cmocka_unit_test(multiples_of_powers_of_two),

@@ -1,0 +1,118 @@
+#include "superslab/seal.h"
+
+#include "core/options.h"
+#include "os/os.h"
+
+#if HAK_SECURE
+
+#define POISON UINT64_C(0xdfdfdfdfdfdfdfdf) // no address that a program can have
+
+hak_secret_t hak_secret;
+static _Atomic uint64_t drawn;
+
+void hak_seal_init(void) {
+  uint64_t random[4];
+  hak_os_random(random, sizeof random);
+  hak_secret.mix = random[0];
+  hak_secret.factor = random[1] | 1;
+  hak_secret.link = random[2];
+  hak_secret.pattern = random[3] | UINT64_C(0x0101010101010101); // no byte is 0
+  hak_store_relaxed(&drawn, random[0] ^ random[3]);
+  hak_secret.fill = hak_option(SECURE_FILL) == HAK_FILL_ZERO ? 0 : POISON;
+  hak_secret.fill_bytes =
+      hak_option(SECURE_FILL) == HAK_FILL_NONE ? 0 : hak_option(SECURE_FILL_BYTES);
+  hak_secret.held_bytes = hak_option(SECURE_QUARANTINE);
+}
+
+// A counter, mixed (splitmix64) with a secret.
+uint64_t hak_seal_random(void) {
+  uint64_t x = hak_fetch_add_relaxed(&drawn, UINT64_C(0x9e3779b97f4a7c15)) ^ hak_secret.link;
+  x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+  return x ^ x >> 31;
+}
+
+void *hak_link_broken(void *block) {
+  hak_misuse_written(block, 0);
+  return NULL;
+}
+
+void hak_seal_resize(void *block, size_t place, size_t size) {
+  size_t slack = place - HAK_TAIL - size;
+  if (slack > HAK_SEAL_SLACK_MAX) slack = HAK_SEAL_SLACK_MAX; // huge: the end is not exact
+  if (slack >= 8) {
+    *hak_seal_edge(block, place, slack) = hak_secret.pattern;
+  } else {
+    unsigned char *edge = (unsigned char *)hak_seal_edge(block, place, slack);
+    for (size_t i = 8 - slack; i < 8; i++) edge[i] = (unsigned char)(hak_secret.pattern >> 8 * i);
+  }
+  hak_seal_write(block, place, (uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
+}
+
+size_t hak_seal_size(const void *block, size_t place) {
+  uint64_t value = hak_seal_read(block, place), state = value & HAK_SEAL_STATE;
+  size_t most = place - HAK_TAIL, slack = value >> HAK_SEAL_SLACK_SHIFT;
+  bool sealed = state == HAK_SEAL_LIVE || state == HAK_SEAL_HELD;
+  return sealed && slack <= most ? most - slack : most;
+}
+
+bool hak_seal_find(const void *block, size_t place, const char *function, size_t *size) {
+  uint64_t value = hak_seal_read(block, place), state = value & HAK_SEAL_STATE;
+  *size = hak_seal_size(block, place);
+  if (state == HAK_SEAL_HELD || state == HAK_SEAL_FREE)
+    hak_misuse_double_free(function, block, *size);
+  else if (state != HAK_SEAL_LIVE || value >> HAK_SEAL_SLACK_SHIFT > place - HAK_TAIL)
+    hak_misuse_no_seal(function, block, place - HAK_TAIL);
+  else if (!hak_seal_edge_whole(block, place, value >> HAK_SEAL_SLACK_SHIFT))
+    hak_misuse_overflow(function, block, *size);
+  else return true;
+  return false;
+}
+
+// ---------------------------------------------------------------------------
+// Filling.
+
+static size_t from_start(size_t size) {
+  size_t most = size < hak_secret.fill_bytes ? size : hak_secret.fill_bytes;
+  return most & ~(sizeof(hak_pair_t) - 1);
+}
+
+// Both ends of less than a pair, which overlap; less than a word: byte by byte.
+#define FILL_SMALL(p, size, each_word, each_byte) \
+  if ((size) >= 8) { \
+    each_word(*(hak_unaligned_t *)(p)); \
+    each_word(*(hak_unaligned_t *)((p) + (size) - 8)); \
+  } else { \
+    for (size_t i = 0; i < (size); i++) each_byte((p)[i]); \
+  }
+
+void hak_seal_fill_any(void *block, size_t size) {
+  hak_pair_t *p = block, *end = p + from_start(size) / sizeof *p;
+  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
+  if (hak_secret.fill_bytes == 0) return;
+  if (size < sizeof fill) {
+#define SET_WORD(w) (w) = fill[0]
+#define SET_BYTE(b) (b) = (unsigned char)fill[0]
+    FILL_SMALL((unsigned char *)block, size, SET_WORD, SET_BYTE)
+    return;
+  }
+  for (; p != end; p++) *p = fill;
+  *(hak_pair_t *)((uintptr_t)block + size - sizeof fill) = fill;
+}
+
+bool hak_seal_filled_any(const void *block, size_t size) {
+  const hak_pair_t *p = block, *end = p + from_start(size) / sizeof *p;
+  hak_pair_t fill = {hak_secret.fill, hak_secret.fill}, differs = {0, 0};
+  if (hak_secret.fill_bytes == 0) return true;
+  if (size < sizeof fill) {
+#define ADD_WORD(w) differs[0] |= (w) ^ fill[0]
+#define ADD_BYTE(b) differs[0] |= (unsigned char)((b) ^ fill[0])
+    FILL_SMALL((const unsigned char *)block, size, ADD_WORD, ADD_BYTE)
+    return differs[0] == 0;
+  }
+  for (; p != end; p++) differs |= *p ^ fill;
+  differs |= *(const hak_pair_t *)((uintptr_t)block + size - sizeof fill) ^ fill;
+  return (differs[0] | differs[1]) == 0;
+}
+
+#endif

@@ -1,0 +1,179 @@
+// seal.h: what the secure library keeps in the blocks themselves: the tail word that
+// seals a block, the bytes between the request and the tail, and the links of free
+// lists. The default library has links only, as they are.
+//
+//   block of the program:  | size bytes | slack bytes, first and last 8 a pattern | tail word |
+//   tail word = key(address) ^ (slack << 48 | state)
+//
+// The key is a keyed hash of the block's address and odd, so a word that was copied,
+// overwritten (a single NUL too) or never written is no seal: whoever has a pointer
+// knows from the word alone whether it is a live block, and of which size. A link is
+// encoded with the key and a second secret, and leads to a block of the same slab.
+//
+// A word belongs to whom its block belongs to: the thread that allocates or frees it.
+// Tests: test/abort/secure.c, test/misuse.
+
+#ifndef HAK_SUPERSLAB_SEAL_H
+#define HAK_SUPERSLAB_SEAL_H
+
+#include "base/bits.h"
+#include "base/types.h"
+#include "core/misuse.h"
+
+#if !HAK_SECURE
+
+#define HAK_TAIL ((size_t)0)
+HAK_INLINE void hak_link_set(void *block, void *next) { *(void **)block = next; }
+HAK_INLINE void *hak_link_get(void *block) { return *(void **)block; }
+HAK_INLINE void hak_seal_init(void) {}
+HAK_INLINE unsigned hak_seal_pick(uint64_t mask, HAK_UNUSED unsigned among) {
+  return hak_low_bit(mask);
+}
+HAK_INLINE bool hak_seal_find(HAK_UNUSED const void *block, size_t place,
+                              HAK_UNUSED const char *function, size_t *size) {
+  *size = place;
+  return true;
+}
+HAK_INLINE size_t hak_seal_size(HAK_UNUSED const void *block, size_t place) { return place; }
+HAK_INLINE void hak_seal_resize(HAK_UNUSED void *block, HAK_UNUSED size_t place,
+                                HAK_UNUSED size_t size) {}
+
+#else
+
+#define HAK_TAIL sizeof(uint64_t) // bytes of a block that are not for the program
+
+typedef struct {
+  uint64_t mix, factor; // of the key
+  uint64_t link;        // of links, beside the key
+  uint64_t pattern;     // of the slack
+  uint64_t fill;        // of freed blocks (HAKMEM_SECURE_FILL)
+  uint64_t fill_bytes;  // so much of them, 0: none
+  uint64_t held_bytes;  // HAKMEM_SECURE_QUARANTINE
+} hak_secret_t;
+HAK_INTERNAL extern hak_secret_t hak_secret; // read-only once set
+// Once, after the options are known.
+void hak_seal_init(void);
+// Some 64 bits that cannot be foretold; any thread.
+uint64_t hak_seal_random(void);
+
+// Number of a set bit, one of the lowest `among`; mask is not 0.
+HAK_INLINE unsigned hak_seal_pick(uint64_t mask, unsigned among) {
+  for (unsigned skip = (unsigned)hak_seal_random() % among; skip && (mask & (mask - 1)); skip--)
+    mask &= mask - 1;
+  return hak_low_bit(mask);
+}
+
+// States of a sealed block; any other value: no seal.
+#define HAK_SEAL_SLACK_SHIFT 48
+#define HAK_SEAL_SLACK_MAX UINT16_MAX
+#define HAK_SEAL_STATE (((uint64_t)1 << HAK_SEAL_SLACK_SHIFT) - 1)
+#define HAK_SEAL_LIVE ((uint64_t)0)
+#define HAK_SEAL_HELD ((uint64_t)1 << 40) // freed by the program, in quarantine
+#define HAK_SEAL_FREE ((uint64_t)2 << 40) // the allocator may hand it out
+
+HAK_INLINE uint64_t hak_seal_key(const void *block) {
+  return (((uintptr_t)block ^ hak_secret.mix) * hak_secret.factor) | 1;
+}
+
+// place: the bytes of the block, of its class, L2.5 run or mapping.
+HAK_INLINE uint64_t *hak_seal_word(const void *block, size_t place) {
+  return (uint64_t *)((uintptr_t)block + place - HAK_TAIL);
+}
+HAK_INLINE uint64_t hak_seal_read(const void *block, size_t place) {
+  return *hak_seal_word(block, place) ^ hak_seal_key(block);
+}
+HAK_INLINE void hak_seal_write(void *block, size_t place, uint64_t value) {
+  *hak_seal_word(block, place) = value ^ hak_seal_key(block);
+}
+
+// A link that was overwritten: reported; the rest of the list is lost.
+HAK_COLD void *hak_link_broken(void *block);
+HAK_INLINE void hak_link_set_keyed(void *block, void *next, uint64_t key) {
+  *(uint64_t *)block = (uintptr_t)next ^ key ^ hak_secret.link;
+}
+HAK_INLINE void *hak_link_get_keyed(void *block, uint64_t key) {
+  uint64_t next = *(uint64_t *)block ^ key ^ hak_secret.link;
+  if (HAK_UNLIKELY((next ^ (uintptr_t)block) >> HAK_SLAB_SHIFT) && next != 0)
+    return hak_link_broken(block);
+  return (void *)(uintptr_t)next;
+}
+HAK_INLINE void hak_link_set(void *block, void *next) {
+  hak_link_set_keyed(block, next, hak_seal_key(block));
+}
+HAK_INLINE void *hak_link_get(void *block) {
+  return hak_link_get_keyed(block, hak_seal_key(block));
+}
+
+typedef uint64_t __attribute__((aligned(1), may_alias)) hak_unaligned_t;
+
+// The 8 bytes that show an overflow first: behind the request, or, if the slack is
+// less, the last 8 before the tail, of which only the upper ones count.
+HAK_INLINE hak_unaligned_t *hak_seal_edge(const void *block, size_t place, size_t slack) {
+  size_t at = place - HAK_TAIL - (slack < 8 ? 8 : slack);
+  return (hak_unaligned_t *)((uintptr_t)block + at);
+}
+HAK_INLINE bool hak_seal_edge_whole(const void *block, size_t place, size_t slack) {
+  unsigned half = slack < 8 ? 32 - 4 * (unsigned)slack : 0; // a shift by 64 in two steps
+  return (*hak_seal_edge(block, place, slack) ^ hak_secret.pattern) >> half >> half == 0;
+}
+
+// A block of a tiny slab that just left its free list, with the link that it had, becomes
+// one of `size` bytes. The edge may reach into the request, whose contents are of no
+// account yet.
+HAK_INLINE void hak_seal_new(void *block, size_t place, size_t size, uint64_t key) {
+  size_t slack = place - HAK_TAIL - size;
+  *hak_seal_edge(block, place, slack) = hak_secret.pattern;
+  *hak_seal_word(block, place) = key ^ ((uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
+}
+// The same for one with contents to keep.
+void hak_seal_resize(void *block, size_t place, size_t size);
+
+// Puts the first seal onto a block that was never used.
+HAK_INLINE void hak_seal_carved(void *block, size_t place) {
+  hak_seal_write(block, place, HAK_SEAL_FREE);
+}
+// A block from a free list must have kept its seal.
+HAK_INLINE void hak_seal_check_free(void *block, size_t place, uint64_t key) {
+  if (HAK_UNLIKELY((*hak_seal_word(block, place) ^ key) != HAK_SEAL_FREE))
+    hak_misuse_written(block, place - HAK_TAIL);
+}
+
+// Whether block is live and nothing was written behind it; size is what was asked for.
+// Otherwise reported.
+bool hak_seal_find(const void *block, size_t place, const char *function, size_t *size);
+// The size of a block that is live, else what could be asked for at most.
+size_t hak_seal_size(const void *block, size_t place);
+
+// What a freed block is filled with, and whether it still is: as many of its first bytes
+// as HAKMEM_SECURE_FILL_BYTES says, in steps of 16, and the last 16.
+typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) hak_pair_t;
+#define HAK_FILL_BYTES 32                 // the default, inline for all but the smallest
+void hak_seal_fill_any(void *block, size_t size);
+bool hak_seal_filled_any(const void *block, size_t size);
+
+HAK_INLINE void hak_seal_fill(void *block, size_t size) {
+  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
+  if (HAK_UNLIKELY(size < sizeof fill || hak_secret.fill_bytes != HAK_FILL_BYTES)) {
+    hak_seal_fill_any(block, size);
+    return;
+  }
+  size_t last = size - sizeof fill;
+  *(hak_pair_t *)block = fill;
+  *(hak_pair_t *)((uintptr_t)block + (last < sizeof fill ? last : sizeof fill)) = fill;
+  *(hak_pair_t *)((uintptr_t)block + last) = fill;
+}
+
+HAK_INLINE bool hak_seal_filled(const void *block, size_t size) {
+  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
+  if (HAK_UNLIKELY(size < sizeof fill || hak_secret.fill_bytes != HAK_FILL_BYTES))
+    return hak_seal_filled_any(block, size);
+  size_t last = size - sizeof fill;
+  hak_pair_t differs = *(const hak_pair_t *)block ^ fill;
+  differs |=
+      *(const hak_pair_t *)((uintptr_t)block + (last < sizeof fill ? last : sizeof fill)) ^ fill;
+  differs |= *(const hak_pair_t *)((uintptr_t)block + last) ^ fill;
+  return (differs[0] | differs[1]) == 0;
+}
+
+#endif
+#endif

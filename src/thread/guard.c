@@ -1,0 +1,193 @@
+#include "thread/guard.h"
+
+#include "base/bits.h"
+#include "core/misuse.h"
+#include "core/module.h"
+#include "core/options.h"
+#include "core/print.h"
+#include "os/os.h"
+#include "superslab/superslab.h"
+
+#define PLACES 256 // 2 MiB of address space and 80 KiB with 4 KiB pages
+#define FRAMES 16
+#define PATTERN 0xa5 // of the bytes between a block and its page's end
+#define TRIES 8      // places looked at for one that is not live
+
+typedef enum { EMPTY, BUSY, LIVE, FREED } state_t;
+
+typedef struct {
+  void *frames[FRAMES];
+  unsigned count;
+} trace_t;
+
+typedef struct {
+  _Atomic uint32_t state; // state_t; who makes it BUSY owns the rest until it is changed again
+  bool committed;
+  char *block;
+  size_t size;
+  trace_t allocated, freed;
+} place_t;
+
+uintptr_t hak_guard_base, hak_guard_end;
+static place_t *places;
+static _Atomic uint64_t turns; // allocations that could have been sampled
+static _Atomic uint32_t next;  // place to look at first: the one not used for longest
+
+// guard | page 0 | guard | page 1 | ... | guard
+static char *page_of(const place_t *place) {
+  return (char *)hak_guard_base + (size_t)(2 * (place - places) + 1) * hak_os_page_size;
+}
+
+// The place with that page or, for an address between pages, the one whose block is nearer.
+static place_t *place_at(const void *p) {
+  size_t unit = ((uintptr_t)p - hak_guard_base) / hak_os_page_size;
+  if (unit & 1) return &places[unit / 2];
+  if (unit == 0) return &places[0];
+  if (unit == 2 * PLACES) return &places[PLACES - 1];
+  place_t *before = &places[unit / 2 - 1], *behind = before + 1;
+  bool low = ((uintptr_t)p & (hak_os_page_size - 1)) < hak_os_page_size / 2;
+  if (hak_load_relaxed(&before->state) == EMPTY) return behind;
+  return low || hak_load_relaxed(&behind->state) == EMPTY ? before : behind;
+}
+
+static void print_stack(const char *title, const trace_t *stack, const char *own) {
+  hak_print_t out = {.fd = 2};
+  hak_print(&out, "  %s:\n", title);
+  unsigned shown = 0;
+  for (unsigned i = 0; i < stack->count; i++) {
+    hak_module_t m;
+    bool known = hak_module_of(stack->frames[i], &m);
+    bool same = known && m.name[0];
+    for (unsigned c = 0; same && (own[c] || m.name[c]); c++) same = own[c] == m.name[c];
+    if (same && shown == 0) continue; // the library itself
+    hak_print(&out, "    #%u %p", (uint64_t)shown++, stack->frames[i]);
+    if (known && m.name[0])
+      hak_print(&out, " %s+0x%x", m.name, (uintptr_t)stack->frames[i] - m.from + m.offset);
+    hak_print(&out, "\n");
+  }
+  hak_print_flush(&out);
+}
+
+static void print_stacks(const place_t *place, bool accessed) {
+  hak_module_t own;
+  trace_t here;
+  if (!hak_module_of((const void *)(uintptr_t)&print_stacks, &own)) own.name[0] = 0;
+  here.count = hak_os_stack(here.frames, FRAMES);
+  print_stack(accessed ? "accessed by" : "called by", &here, own.name);
+  print_stack("allocated by", &place->allocated, own.name);
+  if (hak_load_relaxed(&place->state) == FREED) print_stack("freed by", &place->freed, own.name);
+}
+
+// A fault anywhere in the process.
+static void look(const void *address) {
+  if (!hak_guard_owns(address)) return;
+  const place_t *place = place_at(address);
+  uintptr_t p = (uintptr_t)address, start = (uintptr_t)place->block, end = start + place->size;
+  uint32_t state = hak_load_acquire(&place->state);
+  if (state != LIVE && state != FREED) return;
+  if (p >= start && p < end)
+    hak_message("use after free: address %p lies %u bytes inside the %u-byte block at %p", address,
+                (uint64_t)(p - start), (uint64_t)place->size, place->block);
+  else if (p >= end)
+    hak_message("overflow: address %p lies %u bytes behind the %u-byte block at %p", address,
+                (uint64_t)(p - end), (uint64_t)place->size, place->block);
+  else
+    hak_message("underflow: address %p lies %u bytes before the %u-byte block at %p", address,
+                (uint64_t)(start - p), (uint64_t)place->size, place->block);
+  print_stacks(place, true);
+}
+
+void hak_guard_start(void) {
+  if (hak_option(GUARD) == 0) return;
+  size_t table = hak_align_up(PLACES * sizeof(place_t), hak_os_page_size);
+  places = hak_os_map(table, hak_os_page_size);
+  char *p = hak_os_reserve((2 * PLACES + 1) * hak_os_page_size, hak_os_page_size);
+  if (!places || !p) return;
+  hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)table);
+  hak_os_stack_prepare();
+  hak_os_on_fault(look);
+  hak_guard_end = (uintptr_t)p + (2 * PLACES + 1) * hak_os_page_size;
+  hak_guard_base = (uintptr_t)p;
+}
+
+static place_t *claim_place(void) {
+  for (unsigned i = 0; i < TRIES; i++) {
+    place_t *place = &places[hak_fetch_add_relaxed(&next, 1u) % PLACES];
+    uint32_t state = hak_load_relaxed(&place->state);
+    // Acquire: pairs with the release in hak_guard_free: the place is as that left it.
+    if ((state == EMPTY || state == FREED) && hak_cas_acquire(&place->state, &state, BUSY))
+      return place;
+  }
+  return NULL;
+}
+
+void *hak_guard_alloc(size_t size) {
+  if (hak_guard_base == 0 || size > hak_os_page_size) return NULL;
+  if (hak_fetch_add_relaxed(&turns, 1) % hak_option(GUARD) != 0) return NULL;
+  place_t *place = claim_place();
+  if (!place) return NULL;
+  char *page = page_of(place), *end = page + hak_os_page_size;
+  if (!place->committed && !hak_os_commit(page, hak_os_page_size)) {
+    hak_store_release(&place->state, EMPTY);
+    return NULL;
+  }
+  place->committed = true;
+  bool at_start = (place - places) % 4 == 3;
+  place->block = at_start ? page : end - hak_align_up(size ? size : 1, HAK_MIN_BLOCK);
+  place->size = size;
+  for (char *p = place->block + size; p < end; p++) *p = (char)PATTERN;
+  place->allocated.count = hak_os_stack(place->allocated.frames, FRAMES);
+  // Release: pairs with the acquires of who finds it LIVE.
+  hak_store_release(&place->state, LIVE);
+  hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)hak_os_page_size);
+  return place->block;
+}
+
+static bool written_behind(const place_t *place) {
+  const char *end = page_of(place) + hak_os_page_size;
+  for (const char *p = place->block + place->size; p < end; p++)
+    if (*p != (char)PATTERN) return true;
+  return false;
+}
+
+static void report(const place_t *place) {
+  print_stacks(place, false);
+  hak_misuse_finish();
+}
+
+bool hak_guard_find(const void *p, const char *function, size_t *size) {
+  const place_t *place = place_at(p);
+  uint32_t state = hak_load_acquire(&place->state);
+  *size = place->size;
+  if (state == EMPTY) {
+    hak_misuse_foreign(function, p);
+  } else if ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) {
+    hak_misuse_misaligned(function, p);
+  } else if (p != place->block) {
+    hak_misuse_interior(function, p, place->block, place->size);
+  } else if (state != LIVE) {
+    hak_message("%s(%p): double free of a %u-byte block", function, p, (uint64_t)place->size);
+    report(place);
+  } else if (written_behind(place)) {
+    hak_message("%s(%p): overflow: what follows the %u-byte block was overwritten", function, p,
+                (uint64_t)place->size);
+    report(place);
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void hak_guard_free(void *p, const char *function) {
+  place_t *place = place_at(p);
+  uint32_t state = LIVE;
+  if (!hak_cas_acquire(&place->state, &state, BUSY)) {
+    hak_misuse_double_free(function, p, place->size);
+    return;
+  }
+  bool dirty;
+  place->freed.count = hak_os_stack(place->freed.frames, FRAMES);
+  place->committed = !hak_os_decommit(page_of(place), hak_os_page_size, &dirty);
+  hak_mapped_add(&hak_mapped.metadata_bytes, -(int64_t)hak_os_page_size);
+  hak_store_release(&place->state, FREED);
+}

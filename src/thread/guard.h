@@ -1,0 +1,28 @@
+// guard.h: sampled guards (HAKMEM_GUARD=1/N). One in N of the allocations of at most an OS
+// page that take a slow path anyway gets a page of its own between two without access
+// rights: at the end of the page, every fourth at its start. A freed one loses its rights
+// too and waits until all other places have been used. A fault there is reported with the
+// stacks of the access, the allocation and the free, then the signal goes on.
+//
+// Any thread. Places are claimed by their state word. Tests: test/abort/guard.py.
+
+#ifndef HAK_THREAD_GUARD_H
+#define HAK_THREAD_GUARD_H
+
+#include "base/atomic.h"
+
+HAK_INTERNAL extern uintptr_t hak_guard_base, hak_guard_end; // of all places; 0: none
+
+// After the program's start-up has gone far enough to allocate.
+void hak_guard_start(void);
+// A block, or NULL: it is not this one's turn, or there is no place.
+HAK_COLD void *hak_guard_alloc(size_t size);
+
+HAK_INLINE bool hak_guard_owns(const void *p) {
+  return (uintptr_t)p - hak_guard_base < hak_guard_end - hak_guard_base;
+}
+// Of such an address: whether a live block starts there, and its size. Else reported.
+HAK_COLD bool hak_guard_find(const void *p, const char *function, size_t *size);
+HAK_COLD void hak_guard_free(void *p, const char *function);
+
+#endif

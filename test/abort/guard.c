@@ -1,0 +1,120 @@
+// guard.c: misuse of blocks beside guard pages, one case per run: guard CASE
+//
+// To be run with HAKMEM_GUARD=1/1: the first block of a size then has a page of its own.
+// "expect: " on stdout announces the first line on stderr; guard.py compares.
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NEED(x) ((x) ? (void)0 : (dprintf(2, "guard.c:%d: %s\n", __LINE__, #x), _exit(3)))
+#define EXPECT(...) (printf("expect: hakmem: " __VA_ARGS__), putchar('\n'), fflush(stdout))
+
+static volatile char sink;
+static char output[4096];
+
+static char *hide(void *p) {
+  void *volatile hidden = p;
+  return hidden;
+}
+
+static uintptr_t page(const char *p) { return (uintptr_t)p / (uintptr_t)getpagesize(); }
+
+__attribute__((noinline)) static char *allocate(size_t size) {
+  char *p = malloc(size);
+  NEED(p && malloc_usable_size(p) == size);
+  memset(p, 0x5a, size);
+  return hide(p);
+}
+__attribute__((noinline)) static void release(char *p) { free(hide(p)); }
+
+// A guarded block at the end of its page.
+static char *at_end(size_t size) {
+  for (size_t tries = 0; tries < 40; tries++, size += 16) {
+    char *p = allocate(size);
+    if (page(p + size) == page(p) + 1) return p;
+  }
+  NEED(!"a block at the end of a page");
+  return NULL;
+}
+static char *at_start(size_t size) {
+  for (size_t tries = 0; tries < 40; tries++, size += 16) {
+    char *p = allocate(size);
+    if (page(p - 1) == page(p) - 1) return p;
+  }
+  NEED(!"a block at the start of a page");
+  return NULL;
+}
+
+static void use_after_free(void) {
+  char *p = at_end(512);
+  size_t size = malloc_usable_size(p);
+  release(p);
+  EXPECT("use after free: address %p lies 100 bytes inside the %zu-byte block at %p",
+         (void *)(p + 100), size, (void *)p);
+  sink = hide(p)[100];
+}
+
+static void overflow(void) {
+  char *p = at_end(512);
+  size_t size = malloc_usable_size(p);
+  EXPECT("overflow: address %p lies 0 bytes behind the %zu-byte block at %p", (void *)(p + size),
+         size, (void *)p);
+  hide(p)[size] = 1;
+}
+
+static void underflow(void) {
+  char *p = at_start(512);
+  EXPECT("underflow: address %p lies 1 bytes before the %zu-byte block at %p", (void *)(p - 1),
+         malloc_usable_size(p), (void *)p);
+  hide(p)[-1] = 1;
+}
+
+static void overflow_by_a_little(void) {
+  char *p = allocate(500);
+  hide(p)[500] = 0;
+  EXPECT("free(%p): overflow: what follows the 500-byte block was overwritten", (void *)p);
+  release(p);
+}
+
+static void double_free(void) {
+  char *p = at_end(512);
+  size_t size = malloc_usable_size(p);
+  release(p);
+  EXPECT("free(%p): double free of a %zu-byte block", (void *)p, size);
+  release(p);
+}
+
+// Nothing wrong: contents survive realloc, calloc is zero, places are used again.
+static void no_misuse(void) {
+  for (int i = 0; i < 20000; i++) {
+    size_t size = (size_t)(i * 37) % 4096 + 1;
+    char *p = calloc(1, size);
+    NEED(p && p[0] == 0 && p[size - 1] == 0);
+    memset(p, 0x33, size);
+    p = realloc(p, size * 2);
+    NEED(p && p[0] == 0x33 && p[size - 1] == 0x33);
+    if (i % 3) free(p);
+    size_t alignment = (size_t)32 << i % 8;
+    char *q = aligned_alloc(alignment, size);
+    NEED(q && (uintptr_t)q % alignment == 0 && malloc_usable_size(q) >= size);
+    memset(q, 0x44, malloc_usable_size(q));
+    free(q);
+  }
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } cases[] = {{"use_after_free", use_after_free}, {"overflow", overflow},
+               {"underflow", underflow}, {"overflow_by_a_little", overflow_by_a_little},
+               {"double_free", double_free}, {"no_misuse", no_misuse}};
+  setvbuf(stdout, output, _IOFBF, sizeof output);
+  for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
+    if (strcmp(argv[1], cases[i].name) == 0) return cases[i].run(), 0;
+  return 2;
+}

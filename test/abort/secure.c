@@ -1,0 +1,321 @@
+// secure.c: what the secure library sees and the default one does not, one case per run:
+// secure CASE
+//
+// A misuse says on stdout what HAKMEM must print ("expect: " and the line) and is to die
+// by SIGABRT then; run.py compares. The last cases misuse nothing: they look at what
+// blocks are like and end with status 0 if it is as it must be.
+
+#include <pthread.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define NEED(x) ((x) ? (void)0 : (dprintf(2, "secure.c:%d: %s\n", __LINE__, #x), _exit(3)))
+
+static void *hide(const void *p) {
+  const void *volatile hidden = p;
+  return (void *)(uintptr_t)hidden;
+}
+
+__attribute__((format(printf, 1, 2))) static void expect(const char *format, ...) {
+  char text[300], line[400];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  int n = snprintf(line, sizeof line, "expect: hakmem: %s\n", text);
+  if (write(1, line, (size_t)n) != n) _exit(4);
+}
+
+static char *get(size_t size) {
+  char *p = malloc(size);
+  NEED(p && malloc_usable_size(p) == size);
+  memset(p, 0x11, size);
+  return p;
+}
+
+// Frees that make the quarantine let go of all that is in it.
+static void pass_quarantine(void) {
+  enum { N = 300 };
+  static void *p[N];
+  for (int i = 0; i < N; i++) p[i] = get(40);
+  for (int i = 0; i < N; i++) free(p[i]);
+}
+
+// ---------------------------------------------------------------------------
+// Overflows: into the slack, and where there is none, into the tail word.
+
+static void overflow(size_t size, size_t at) {
+  char *p = get(size);
+  ((char *)hide(p))[size + at] = 0;
+  expect("free(%p): overflow: what follows the %zu-byte block was overwritten", (void *)p, size);
+  free(p);
+}
+static void overflow_tiny(void) { overflow(100, 0); }
+static void overflow_tiny_last(void) { overflow(97, 6); }
+static void overflow_nothing(void) { overflow(0, 0); }
+static void overflow_l2(void) { overflow(5000, 0); }
+static void overflow_l25(void) { overflow(200000, 0); }
+static void overflow_huge(void) { overflow((3 << 20) + 100, 0); }
+
+static void overflow_tail(size_t size) {
+  char *p = get(size);
+  ((char *)hide(p))[size] = 0; // a single NUL, as of strcpy
+  expect("free(%p): the end of the block of up to %zu bytes was overwritten, or it was never "
+         "allocated", (void *)p, size);
+  free(p);
+}
+static void overflow_tail_tiny(void) { overflow_tail(24); }
+static void overflow_tail_1016(void) { overflow_tail(1016); }
+static void overflow_tail_l2(void) { overflow_tail(5112); }
+static void overflow_tail_l25(void) { overflow_tail(200696); }
+
+static void overflow_realloc(void) {
+  char *p = get(100);
+  memset(hide(p + 100), 0x41, 4);
+  expect("realloc(%p): overflow: what follows the 100-byte block was overwritten", (void *)p);
+  p = realloc(p, 1000);
+}
+
+static void overflow_after_realloc(void) { // the seal moves with the end
+  char *p = realloc(get(100), 90);
+  NEED(p && malloc_usable_size(p) == 90);
+  ((char *)hide(p))[90] = 0;
+  expect("free(%p): overflow: what follows the 90-byte block was overwritten", (void *)p);
+  free(p);
+}
+
+static void underflow(void) { // shows with the block before
+  enum { N = 60 };
+  char *p[N], *before = NULL, *block = NULL;
+  for (int i = 0; i < N; i++) p[i] = get(56);
+  for (int i = 0; i < N * N && !before; i++)
+    if (p[i / N] + 64 == p[i % N]) before = p[i / N], block = p[i % N];
+  NEED(before);
+  ((char *)hide(block))[-1] ^= 1;
+  expect("free(%p): the end of the block of up to 56 bytes was overwritten, or it was never "
+         "allocated", (void *)before);
+  free(before);
+}
+
+static void never_allocated(void) {
+  char *slab = (char *)((uintptr_t)get(56) & ~(uintptr_t)0xffff);
+  char *p = slab + 65536 - 64;
+  expect("free(%p): the end of the block of up to 56 bytes was overwritten, or it was never "
+         "allocated", (void *)p);
+  free(hide(p));
+}
+
+// ---------------------------------------------------------------------------
+// Use after free.
+
+static void written(size_t size, size_t at) {
+  char *p = get(size);
+  free(p);
+  ((char *)hide(p))[at] = 1;
+  expect("use after free: the %zu-byte block at %p was written to", size, (void *)p);
+  pass_quarantine();
+}
+static void written_first(void) { written(100, 0); }
+static void written_31(void) { written(100, 31); }
+static void written_last(void) { written(100, 99); }
+static void written_tiny(void) { written(5, 4); }
+static void written_8(void) { written(8, 7); }
+static void written_l2(void) { written(5000, 4999); }
+static void written_l25(void) { written(200000, 0); }
+static void written_middle(void) { written(1000, 500); } // with HAKMEM_SECURE_FILL_BYTES
+
+static void written_moved(void) {
+  char *p = get(100), *q = realloc(p, 5000);
+  NEED(q != p);
+  ((char *)hide(p))[8] = 1;
+  expect("use after free: the 100-byte block at %p was written to", (void *)p);
+  pass_quarantine();
+}
+
+// Without quarantine: the block is on a free list.
+static void link_overwritten(void) {
+  static char target[64] __attribute__((aligned(16)));
+  char *p = get(100);
+  free(p);
+  *(void **)hide(p) = target;
+  expect("use after free: the link of the free block at %p was overwritten", (void *)p);
+  NEED(malloc(100) != target);
+}
+
+static void seal_overwritten(void) {
+  char *p = get(100);
+  free(p);
+  memset(hide(p + 104), 0x41, 8);
+  expect("use after free: the 104-byte block at %p was written to", (void *)p);
+  hide(malloc(100));
+}
+
+// ---------------------------------------------------------------------------
+// Double frees that only exact knowledge finds.
+
+static void again(char *p, size_t size) {
+  expect("free(%p): double free of a %zu-byte block", (void *)p, size);
+  free(hide(p));
+}
+
+static void twice_apart(void) {
+  char *p = get(100), *q = get(100);
+  free(p), free(q);
+  again(p, 100);
+}
+
+static void twice_long_after(void) { // on the free list: what was asked for is not known any more
+  char *keep = get(100), *p = get(100);
+  free(p);
+  pass_quarantine();
+  again(p, 104);
+  free(keep);
+}
+
+static void *free_it(void *p) { return free(p), NULL; }
+static void in_thread(void *p) {
+  pthread_t thread;
+  NEED(pthread_create(&thread, NULL, free_it, p) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+static void twice_other_first(void) {
+  char *keep = get(100), *p = get(100);
+  in_thread(p);
+  again(p, 104);
+  free(keep);
+}
+
+static void *again_there(void *p) { return again(p, 100), NULL; }
+static void twice_own_first(void) {
+  char *keep = get(100), *p = get(100);
+  pthread_t thread;
+  free(p);
+  NEED(pthread_create(&thread, NULL, again_there, p) == 0 && pthread_join(thread, NULL) == 0);
+  free(keep);
+}
+
+static void inside(void) {
+  char *p = get(100);
+  expect("free(%p): not the start of a block; it lies 16 bytes inside the 100-byte block at %p",
+         (void *)(p + 16), (void *)p);
+  free(hide(p + 16));
+}
+
+static void inside_last(void) { // of a SuperSlab: behind it is a gap
+  char *p = get(1000);
+  for (int i = 0; i < 20000 && ((uintptr_t)p + 1024) % ((uintptr_t)2 << 20); i++) p = get(1000);
+  NEED(((uintptr_t)p + 1024) % ((uintptr_t)2 << 20) == 0);
+  expect("free(%p): not the start of a block; it lies 16 bytes inside the 1000-byte block at %p",
+         (void *)(p + 16), (void *)p);
+  free(hide(p + 16));
+}
+
+// ---------------------------------------------------------------------------
+// What blocks are like.
+
+static void not_reused_at_once(void) {
+  char *p = get(100);
+  free(p);
+  for (int i = 0; i < 100; i++) {
+    char *q = malloc(100);
+    NEED(q != p);
+    free(q);
+  }
+}
+
+static void order_is_random(void) {
+  int neighbours = 0;
+  char *last = get(16);
+  for (int i = 0; i < 200; i++) {
+    char *p = get(16);
+    neighbours += p == last + 32 || p == last - 32;
+    last = p;
+  }
+  NEED(neighbours < 30); // nearly 200 without shuffling, about 4 with it
+}
+
+static void slabs_are_random(void) {
+  int ascending = 0;
+  for (size_t size = 24; size <= 1016; size += 16) { // a class, hence a slab, each
+    static char *last;
+    char *p = (char *)((uintptr_t)get(size) & ~(uintptr_t)0xffff);
+    ascending += last && p == last + 65536;
+    last = p;
+  }
+  NEED(ascending < 12); // 26 without
+}
+
+static void filled(int byte) {
+  unsigned char *p = (unsigned char *)get(100);
+  free(p);
+  p = hide(p);
+  for (int i = 0; i < 32; i++) NEED(p[i] == byte && p[84 + i % 16] == byte);
+}
+static void filled_with_poison(void) { filled(0xdf); }
+static void filled_with_zero(void) { filled(0); }
+static void not_filled(void) { filled(0x11); }
+
+// Whether the byte can be read: write refuses what it cannot read.
+static int readable(const char *p) {
+  int fd[2];
+  NEED(pipe(fd) == 0);
+  int yes = write(fd[1], p, 1) == 1;
+  close(fd[0]), close(fd[1]);
+  return yes;
+}
+
+static void gap_behind_superslab(void) {
+  const uintptr_t mask = ~(((uintptr_t)2 << 20) - 1);
+  for (int i = 0; i < 40; i++) { // 8 MiB
+    uintptr_t superslab = (uintptr_t)get(200000) & mask;
+    NEED(readable((char *)superslab) && !readable((char *)(superslab + (2 << 20))));
+    NEED(!readable((char *)(superslab - 1)));
+  }
+}
+
+// Every second page of a mapping gets other rights until the kernel refuses.
+static void no_mappings_left(void) {
+  size_t pages = 1 << 18;
+  char *map = mmap(NULL, pages * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  NEED(map != MAP_FAILED);
+  size_t i = 0;
+  for (int n = 0; n < 400000; n++) get(100); // 40 MiB, with gaps
+  while (i < pages && mprotect(map + i * 4096, 4096, PROT_READ) == 0) i += 2;
+  NEED(i < pages);
+  for (int n = 0; n < 200000; n++) get(100); // 20 MiB in the gaps
+}
+
+// ---------------------------------------------------------------------------
+
+#define CASE(name) {#name, name}
+static const struct {
+  const char *name;
+  void (*run)(void);
+} cases[] = {
+    CASE(overflow_tiny), CASE(overflow_tiny_last), CASE(overflow_nothing), CASE(overflow_l2),
+    CASE(overflow_l25), CASE(overflow_huge), CASE(overflow_tail_tiny), CASE(overflow_tail_1016),
+    CASE(overflow_tail_l2), CASE(overflow_tail_l25), CASE(overflow_realloc),
+    CASE(overflow_after_realloc), CASE(underflow), CASE(never_allocated), CASE(written_first),
+    CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
+    CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
+    CASE(seal_overwritten), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
+    CASE(twice_own_first), CASE(inside), CASE(inside_last), CASE(not_reused_at_once), CASE(order_is_random),
+    CASE(slabs_are_random), CASE(filled_with_poison), CASE(filled_with_zero), CASE(not_filled),
+    CASE(gap_behind_superslab), CASE(no_mappings_left),
+};
+
+int main(int argc, char **argv) {
+  if (argc < 2) return 2;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    if (strcmp(cases[i].name, argv[1]) != 0) continue;
+    cases[i].run();
+    return 0;
+  }
+  return 2;
+}
