@@ -168,13 +168,22 @@ def run_rounds(session: Session, rounds: int, minutes: float, quick: bool) -> in
     return number
 
 
+def anywhere(word: str) -> str:
+    """A word of a command without where things lie on this machine."""
+    path = Path(word)
+    if not path.is_absolute():
+        return word
+    return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else path.name
+
+
 def document(args: argparse.Namespace, session: Session, summary: dict, rounds: int, seed: int) -> dict:
     """What the JSON file holds."""
     return {"schema": SCHEMA, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "machine": describe_machine(), "rounds": rounds, "quick": args.quick, "net": args.net,
             "order_seed": seed,
-            "benchmarks": [{"name": b.name, "suite": b.suite, "program": b.program, "what": b.what,
-                            "args": list(b.quick if args.quick else b.full)} for b in session.benchmarks],
+            "benchmarks": [{"name": b.name, "suite": b.suite, "program": anywhere(b.program), "what": b.what,
+                            "args": [anywhere(word) for word in (b.quick if args.quick else b.full)]}
+                           for b in session.benchmarks],
             "allocators": [describe(a) for a in session.allocators],
             "disturbed_runs": sum(map(disturbed, session.records)), "repeated_runs": session.repeated,
             **{key: [short(r) for r in value] if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from pathlib import Path
 from measure import Session, disturbed
 from summary import not_first
 
-UNIT = {"ns_per_op": "ns/op", "seconds": "s", "net_ns_per_op": "ns/op"}
+UNIT = {"ns_per_op": "ns/op", "net_ns_per_op": "ns/op", "seconds": "s", "wall_s": "s"}
 
 
 def verdict(row: dict, reference: str) -> str:
@@ -36,7 +36,8 @@ def table_rows(summary: dict) -> list[list[str]]:
         if "time_ratio" in row:
             ratio = [f"{row['time_ratio']:.3f}", f"{row['time_ratio_low']:.2f}–{row['time_ratio_high']:.2f}",
                      verdict(row, summary["reference"])]
-        out.append([row["benchmark"], row["allocator"], f"{row['time']:.2f}", UNIT.get(row["metric"], ""),
+        digits = 2 if row["time"] >= 1 else 4
+        out.append([row["benchmark"], row["allocator"], f"{row['time']:.{digits}f}", UNIT.get(row["metric"], ""),
                     *ratio, number(row, "cpu_ratio"), f"{row['rss_kib'] / 1024:.1f}",
                     number(row, "rss_ratio"), number(row, "mean_rss_ratio")])
     for mean in summary["geometric_means"]:

@@ -41,7 +41,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _benchmark("cold", "case_cold", "10000 51", "10000 11", "10,000 blocks in a fresh process"),
     _benchmark("start", "case_cold", "10 101", "10 31", "start of a process",
                metric="cold_ns"),
-    _benchmark("hello", "case_hello", "1", "1", "a process with one block", memory="rss_kib"),
+    _benchmark("hello", "case_hello", "1", "1", "a process with one block", memory="rss_kib", metric="wall_s"),
     _benchmark("latency1_malloc", "bench_latency", "1 4000000", "1 400000",
                "99.9 % of mallocs, 16 B–32 KiB, 1 thread", metric="malloc_p999_ns"),
     _benchmark("latency1_free", "bench_latency", "1 4000000 20000 16 32768 1", "1 400000",
