@@ -60,29 +60,30 @@ model: configure
 	@$(BUILD)
 	ctest --test-dir build -L model --output-on-failure --no-tests=error -j $(JOBS)
 
-## bench: the core benchmarks against the system allocator, some minutes
+## bench [MINUTES=n]: core and cases against the system allocator; writes build/bench-results/
+bench: MINUTES ?= 15
 bench: all
 	@tools/setup.sh bench
-	$(PYTHON) bench/compare.py --suite core --rounds 5 --json build/bench-results.json --csv build/bench-results.csv
+	$(PYTHON) bench/compare.py --suite core,cases --budget $(MINUTES) --out build/bench-results
 
-## bench-peers: all benchmarks against every other allocator that can be had, 45 minutes
+## bench-peers [MINUTES=n]: all suites against every other allocator that can be had, likewise
+bench-peers: MINUTES ?= 45
 bench-peers: all
 	@tools/setup.sh peers
-	$(PYTHON) bench/compare.py --suite all --peers all --net --budget 45 --json build/bench-peers.json \
-	  --csv build/bench-peers.csv --csv-runs build/bench-peers-runs.csv
-	$(PYTHON) bench/plot.py build/bench-peers.json build/bench-peers.svg
+	$(PYTHON) bench/compare.py --suite all --peers all --budget $(MINUTES) --out build/bench-results
 
 ## ring-sweep: bench_mid_large_mt and random_mixed over sizes of the L2 ring: table, CSV, chart
 ring-sweep: configure
 	@tools/setup.sh bench
 	$(PYTHON) bench/ring_sweep.py
 
-## results: measure all benchmarks against the peers, write docs/results and README's figures
+## results [MINUTES=n]: measure all suites against all peers, write docs/results and README's figures
+results: MINUTES ?= 90
 results: all
 	@tools/setup.sh peers
 	@mkdir -p docs/results
-	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --rounds 6 --budget 45 --compact \
-	  --peers mimalloc,mimalloc2,snmalloc,jemalloc,rpmalloc,tcmalloc --json docs/results/full.json
+	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --peers all --budget $(MINUTES) \
+	  --compact --json docs/results/full.json --html docs/results/full.html || test $$? = 1
 	$(PYTHON) bench/readme.py docs/results/full.json
 
 ## bench_random_mixed_hakmem, *_hakmem: build one benchmark (build/bench/)

@@ -36,6 +36,7 @@ def parse_allocator(text: str, build: Path) -> Allocator:
         library = peers.available().get(base)
         if library is None:
             raise SystemExit(f"compare: {base} is not built: python3 bench/peers.py {base}")
+        env = peers.PEERS[base].env | env
     else:
         library = {"hakmem": build / "libhakmem.so", "floor": build / "bench" / "libfloor.so"}.get(
             base, Path(base))

@@ -73,19 +73,6 @@ static inline uint64_t bench_peak_rss_kib(void) {
   return kib;
 }
 
-// Resident memory now, in KiB; 0 if it cannot be read. Allocates nothing.
-static inline double bench_rss_kib(void) {
-  char text[128];
-  unsigned long total = 0, resident = 0;
-  int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  text[n > 0 ? n : 0] = '\0';
-  if (sscanf(text, "%lu %lu", &total, &resident) != 2) return 0;
-  return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
-}
-
 // ---------------------------------------------------------------------------
 // PRNG: Marsaglia's xorshift64. The high and the low half of one word serve as
 // two independent draws; the reduction to a range is a multiplication, as a
@@ -162,7 +149,8 @@ static BENCH_INLINE void bench_touch(void *p, size_t offset) {
 
 // ---------------------------------------------------------------------------
 // Arguments: a table of unsigned numbers. Names in capitals are positional and
-// may be left out from the right; names with -- are options with a value.
+// may be left out from the right; names with -- are options with a value, or, if
+// their max is 0, without one: 1 if given. A benchmark may want a file first.
 
 typedef struct bench_arg {
   const char *name;
@@ -172,22 +160,15 @@ typedef struct bench_arg {
   uint64_t max;
 } bench_arg_t;
 
-// What a benchmark measures beside time and peak memory.
-typedef struct bench_extra {
-  const char *name; // key of the JSON object; the unit is its end
-  double value;
-} bench_extra_t;
-
-#define BENCH_EXTRAS 12
-
 typedef struct bench {
   const char *name;
   const char *what;  // one line for the usage message
   bench_arg_t *args; // ends with a NULL name
+  const char *file_name; // NULL, or what usage calls the file that has to be given
+  const char *file;
   bool net;
   bool json;
   bool no_net; // has no floor run: --net is refused
-  bench_extra_t extra[BENCH_EXTRAS]; // up to the first without a name
 } bench_t;
 
 static inline bool bench_is_option(const bench_arg_t *arg) { return arg->name[0] == '-'; }
@@ -196,8 +177,9 @@ static BENCH_COLD _Noreturn void bench_usage(const bench_t *b, const char *wrong
   FILE *out = wrong != NULL ? stderr : stdout;
   if (wrong != NULL) fprintf(out, "%s: wrong argument: %s\n", b->name, wrong);
   fprintf(out, "usage: %s", b->name);
+  if (b->file_name != NULL) fprintf(out, " %s", b->file_name);
   for (const bench_arg_t *a = b->args; a->name != NULL; a++)
-    fprintf(out, bench_is_option(a) ? " [%s N]" : " [%s]", a->name);
+    fprintf(out, bench_is_option(a) && a->max != 0 ? " [%s N]" : " [%s]", a->name);
   fprintf(out, "%s [--json]\n%s\n\n", b->no_net ? "" : " [--net]", b->what);
   for (const bench_arg_t *a = b->args; a->name != NULL; a++)
     fprintf(out, "  %-12s %s (%llu)\n", a->name, a->help, (unsigned long long)a->value);
@@ -230,13 +212,19 @@ static inline void bench_parse(bench_t *b, int argc, char **argv) {
       bench_arg_t *a = b->args;
       while (a->name != NULL && strcmp(a->name, argv[i]) != 0) a++;
       if (a->name == NULL) bench_usage(b, argv[i]);
-      i++;
-      bench_set(b, a, i < argc ? argv[i] : NULL);
+      if (a->max == 0) a->value = 1;
+      else {
+        i++;
+        bench_set(b, a, i < argc ? argv[i] : NULL);
+      }
+    } else if (b->file_name != NULL && b->file == NULL) {
+      b->file = argv[i];
     } else {
       if (positional->name == NULL || bench_is_option(positional)) bench_usage(b, argv[i]);
       bench_set(b, positional++, argv[i]);
     }
   }
+  if (b->file_name != NULL && b->file == NULL) bench_usage(b, b->file_name);
 }
 
 // ---------------------------------------------------------------------------
@@ -256,8 +244,15 @@ static inline bench_run_t bench_least(bench_run_t a, bench_run_t b) {
   return a.ops == 0 || bench_ns_per_op(b) < bench_ns_per_op(a) ? b : a;
 }
 
-static inline void bench_report(const bench_t *b, bench_run_t real, bench_run_t floor,
-                                uint64_t peak_rss_kib) {
+// A key that one program has beyond those of all.
+typedef struct bench_value {
+  const char *name;
+  double value;
+} bench_value_t;
+
+// `extra` ends with a NULL name; NULL: there are none.
+static inline void bench_report_extra(const bench_t *b, bench_run_t real, bench_run_t floor,
+                                      uint64_t peak_rss_kib, const bench_value_t *extra) {
   double ns = bench_ns_per_op(real), floor_ns = bench_ns_per_op(floor);
   double seconds = (double)real.ns / 1e9;
   double rate = seconds > 0 ? (double)real.ops / seconds : 0.0;
@@ -271,16 +266,21 @@ static inline void bench_report(const bench_t *b, bench_run_t real, bench_run_t 
            (unsigned long long)real.ops, seconds, rate, ns, (unsigned long long)peak_rss_kib);
     if (b->net)
       printf(", \"floor_ns_per_op\": %.4f, \"net_ns_per_op\": %.4f", floor_ns, ns - floor_ns);
-    for (const bench_extra_t *e = b->extra; e < b->extra + BENCH_EXTRAS && e->name != NULL; e++)
-      printf(", \"%s\": %.2f", e->name, e->value);
+    for (const bench_value_t *e = extra; e != NULL && e->name != NULL; e++)
+      printf(", \"%s\": %.10g", e->name, e->value);
     printf("}\n");
   } else {
     printf("%s\nops/s: %.0f\nns/op: %.3f\n", b->name, rate, ns);
     if (b->net) printf("floor ns/op: %.3f\nnet ns/op: %.3f\n", floor_ns, ns - floor_ns);
     printf("elapsed: %.3f s\npeak RSS: %llu KiB\n", seconds, (unsigned long long)peak_rss_kib);
-    for (const bench_extra_t *e = b->extra; e < b->extra + BENCH_EXTRAS && e->name != NULL; e++)
-      printf("%s: %.2f\n", e->name, e->value);
+    for (const bench_value_t *e = extra; e != NULL && e->name != NULL; e++)
+      printf("%s: %.10g\n", e->name, e->value);
   }
+}
+
+static inline void bench_report(const bench_t *b, bench_run_t real, bench_run_t floor,
+                                uint64_t peak_rss_kib) {
+  bench_report_extra(b, real, floor, peak_rss_kib, NULL);
 }
 
 #endif

@@ -19,10 +19,13 @@ import argparse
 import json
 import os
 import random
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+import instructions
 import peers
 import suites
 from allocators import Allocator, describe, parse_allocator
@@ -33,7 +36,8 @@ from summary import summarise
 
 REPO = Path(__file__).resolve().parent.parent
 SCHEMA = "hakmem-bench/2"
-LEAST_ROUNDS = 3  # with --budget
+LEAST_ROUNDS = 3   # with --budget
+QUICK_MINUTES = 4  # --quick ends in 5: a round that has begun is finished
 
 
 def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
@@ -58,8 +62,10 @@ def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
 def choose_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     chosen = suites.choose((args.benchmarks or args.suite).split(","))
     if args.replay:
-        chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path),),
-                            "a recorded program", suite="replay") for path in args.replay]
+        if missing := [str(path) for path in args.replay if not path.is_file()]:
+            raise SystemExit(f"compare: no such trace: {', '.join(missing)}")
+        chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path), "--quick"),
+                            "a recorded program", suite="replay", net=True) for path in args.replay]
     kept = []
     for b in chosen:
         if missing := suites.lacking(b):
@@ -86,24 +92,45 @@ def parse_args() -> argparse.Namespace:
     p.add_argument("--benchmarks", metavar="A,B…", help="instead of a suite")
     p.add_argument("--rounds", type=int, help="measured rounds (default 10, quick 3)")
     p.add_argument("--budget", type=float, metavar="MINUTES",
-                   help=f"start no round that would end later, after {LEAST_ROUNDS}")
+                   help=f"start no round that would end later, after {LEAST_ROUNDS} "
+                        f"(quick: {QUICK_MINUTES} minutes, after the first)")
     p.add_argument("--replay", type=Path, action="append", metavar="TRACE",
                    help="replay recorded traces instead (see trace/README.md)")
     p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
     p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
+    p.add_argument("--instructions", action="store_true",
+                   help=f"count instructions per op under callgrind as well (suites {', '.join(instructions.SUITES)}; slow)")
     p.add_argument("--seed", type=int, help="of the order of the runs (default random)")
     p.add_argument("--build", type=Path, default=REPO / "build", help="build folder")
     p.add_argument("--json", type=Path, metavar="FILE", help="write every run and the summary")
-    p.add_argument("--compact", action="store_true", help="the JSON without line breaks")
+    p.add_argument("--compact", action="store_true", help="the JSON with the essentials of each run only")
     p.add_argument("--csv", type=Path, metavar="FILE", help="write the summary")
-    p.add_argument("--csv-runs", type=Path, metavar="FILE",
+    p.add_argument("--csv-mimalloc", type=Path, metavar="FILE",
                    help="write every run, with the columns of mimalloc-bench")
+    p.add_argument("--html", type=Path, metavar="FILE", help="write the page of report.py")
+    p.add_argument("--out", type=Path, metavar="FOLDER",
+                   help="write results.json, .csv, .html and the chart .svg there")
     p.add_argument("--list", action="store_true", help="name benchmarks, suites and allocators")
     return p.parse_args()
 
 
-def compact(record: dict) -> dict:
+ESSENTIALS = ("round", "benchmark", "allocator", "wall_s", "user_s", "sys_s", "maxrss_kib", "mean_rss_kib",
+              "minor_faults", "major_faults")  # of each run, beside its metric and memory
+
+
+def short(record: dict) -> dict:
     return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in record.items()}
+
+
+def described_runs(session: Session, essentials: bool) -> dict:
+    """Every run: all keys, or columns of the essential ones."""
+    records = [short(r) for r in session.records]
+    if not essentials:
+        return {"runs": records}
+    keys = {b.name: (b.metric, b.memory) for b in session.benchmarks}
+    rows = [[r[k] for k in ESSENTIALS] + [r[k] for k in keys[r["benchmark"]]] + [int(disturbed(r))]
+            for r in records if r["benchmark"] in keys]
+    return {"run_columns": [*ESSENTIALS, "time", "memory", "disturbed"], "runs": rows}
 
 
 def print_list() -> None:
@@ -119,6 +146,68 @@ def print_list() -> None:
         print(f"  {name:<18} {peer.version}{'' if name in built else ' (not built)'}")
 
 
+def run_rounds(session: Session, rounds: int, minutes: float, quick: bool) -> int:
+    """Runs the rounds that the budget (0: none) allows; returns how many."""
+    started = time.monotonic()
+    least = 1 if quick else LEAST_ROUNDS
+    if not quick:
+        session.round(0)
+    first, number = time.monotonic(), 0
+    for number in range(1, rounds + 1):
+        session.round(number, started + 60 * minutes if quick and minutes and number == 1 else None)
+        now = time.monotonic()
+        print(f"round {number} of {rounds} done after {now - started:.0f} s", file=sys.stderr, flush=True)
+        if not minutes:
+            continue
+        per_round, left = (now - first) / number, started + 60 * minutes - now
+        if number >= least and per_round > left:
+            break
+        if per_round * (min(rounds, LEAST_ROUNDS) - number) > left and session.again:
+            session.again = 0
+            print("The time is short: disturbed runs are not repeated from now on.", file=sys.stderr)
+    return number
+
+
+def document(args: argparse.Namespace, session: Session, summary: dict, rounds: int, seed: int) -> dict:
+    """What the JSON file holds."""
+    return {"schema": SCHEMA, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": describe_machine(), "rounds": rounds, "quick": args.quick, "net": args.net,
+            "order_seed": seed,
+            "benchmarks": [{"name": b.name, "suite": b.suite, "program": b.program, "what": b.what,
+                            "args": list(b.quick if args.quick else b.full)} for b in session.benchmarks],
+            "allocators": [describe(a) for a in session.allocators],
+            "disturbed_runs": sum(map(disturbed, session.records)), "repeated_runs": session.repeated,
+            **{key: [short(r) for r in value] if isinstance(value, list) else value
+               for key, value in summary.items()},
+            **described_runs(session, args.compact)}
+
+
+def write_files(args: argparse.Namespace, session: Session, summary: dict, rounds: int, seed: int) -> None:
+    csvs, jsons, pages, charts = [args.csv], [args.json], [args.html], []
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for files, end in ((csvs, "csv"), (jsons, "json"), (pages, "html"), (charts, "svg")):
+            files.append(args.out / f"results.{end}")
+    for path in filter(None, csvs):
+        write_csv(path, summary)
+    if args.csv_mimalloc:
+        write_mimalloc_csv(args.csv_mimalloc, session)
+    text = json.dumps(document(args, session, summary, rounds, seed), indent=None if args.compact else 1,
+                      ensure_ascii=False) + "\n"
+    for path in filter(None, jsons):
+        path.write_text(text)
+    drawn = [("report.py", p) for p in filter(None, pages)] + [("plot.py", p) for p in charts]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        for tool, path in drawn:
+            # As processes: they restart themselves in build/venv if they have to.
+            if subprocess.run([sys.executable, "-B", str(REPO / "bench" / tool), file.name, str(path)]).returncode:
+                print(f"compare: {path} could not be written", file=sys.stderr)
+    if args.out:
+        print(f"wrote {args.out}/results.json, .csv, .html, .svg")
+
+
 def main() -> int:
     args = parse_args()
     if args.list:
@@ -128,7 +217,10 @@ def main() -> int:
     rounds = args.rounds if args.rounds is not None else 3 if args.quick else 10
     if rounds < 1:
         raise SystemExit("compare: --rounds must be at least 1")
-    benchmarks, allocators = choose_benchmarks(args), choose_allocators(args)
+    benchmarks = choose_benchmarks(args)
+    if not benchmarks:
+        raise SystemExit("compare: no benchmark is left")
+    allocators = choose_allocators(args)
     own = [b for b in benchmarks if b.kind == "ops" and not b.program.endswith(".py")]
     for program in ["launch", *(b.program + (a.suffix if b.static else "") for b in own for a in allocators)]:
         if not (args.build / "bench" / program).exists():
@@ -142,37 +234,20 @@ def main() -> int:
     if load > 0.2 * cpus:
         print(f"Note: the machine is busy (load {load:.2f} on {cpus} CPUs).", file=sys.stderr)
     session = Session(benchmarks, allocators, args.build, args.quick, args.net, random.Random(seed))
-    started, done = time.monotonic(), 0
     try:
-        for number in range(rounds + 1):
-            session.round(number)
-            done = number
-            spent = time.monotonic() - started
-            print(f"round {number} of {rounds} done after {spent:.0f} s", file=sys.stderr)
-            if args.budget and number >= LEAST_ROUNDS and spent * (number + 2) / (number + 1) > args.budget * 60:
-                break
+        rounds = run_rounds(session, rounds, args.budget or (QUICK_MINUTES if args.quick else 0), args.quick)
     except KeyboardInterrupt:
         print("compare: interrupted; no result", file=sys.stderr)
         return 130
-
-    rounds = done
+    benchmarks = session.benchmarks
+    if not benchmarks:
+        raise SystemExit("compare: nothing was measured")
     summary = summarise(session, reference, rounds)
+    if args.instructions:
+        instructions.add(session, summary["rows"])
     print_table(summary)
     print_notes(session, summary, rounds)
-    if args.csv:
-        write_csv(args.csv, summary)
-    if args.csv_runs:
-        write_mimalloc_csv(args.csv_runs, session)
-    if args.json:
-        args.json.write_text(json.dumps({
-            "schema": SCHEMA, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": describe_machine(), "rounds": rounds, "quick": args.quick, "net": args.net,
-            "order_seed": seed,
-            "benchmarks": [{"name": b.name, "suite": b.suite, "program": b.program, "what": b.what,
-                            "args": list(b.quick if args.quick else b.full)} for b in benchmarks],
-            "allocators": [describe(a) for a in allocators],
-            "disturbed_runs": sum(map(disturbed, session.records)), "repeated_runs": session.repeated,
-            **summary, "runs": [compact(r) for r in session.records]}, indent=None if args.compact else 1, ensure_ascii=False) + "\n")
+    write_files(args, session, summary, rounds, seed)
     return 1 if session.failures else 0
 
 

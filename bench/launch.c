@@ -4,8 +4,8 @@
 //
 // A process starts out with the peak RSS that its parent had when it forked, so a
 // Python runner cannot tell the peak of a small program. This parent is tiny. While the
-// command runs, its resident memory is looked at every 10 ms; the mean over time is
-// reported (0 where /proc does not tell, or the run was shorter than that). The
+// command runs, its resident memory is looked at every 10 ms; the integral by the time
+// is reported (0 where /proc does not tell, or the run was shorter than that). The
 // variables of --env are set for the command only: launch itself never runs under
 // a preloaded allocator. The exit status is the command's (128 + N for signal N,
 // 127 if it could not be started); wrong arguments: 2.
@@ -94,15 +94,16 @@ int main(int argc, char **argv) {
   signal(SIGQUIT, SIG_IGN);
   int status;
   struct rusage used;
-  double rss_kib = 0, samples = 0;
+  double rss_kib_s = 0, sampled = start;
   const struct timespec interval = {.tv_nsec = 10000000};
   for (;;) {
     pid_t ended = wait4(child, &status, WNOHANG, &used);
     if (ended == child) break;
     if (ended < 0 && errno != EINTR) die("wait4");
     if (sigtimedwait(&child_ends, NULL, &interval) < 0 && errno == EAGAIN) {
-      rss_kib += resident_kib(child);
-      samples++;
+      double t = now();
+      rss_kib_s += resident_kib(child) * (t - sampled);
+      sampled = t;
     }
   }
   double wall = now() - start;
@@ -113,7 +114,7 @@ int main(int argc, char **argv) {
           "\"mean_rss_kib\": %.0f, \"minor_faults\": %ld, \"major_faults\": %ld, \"voluntary_switches\": %ld, "
           "\"involuntary_switches\": %ld, \"exit\": %d, \"signal\": %d}\n",
           wall, seconds(used.ru_utime), seconds(used.ru_stime), used.ru_maxrss,
-          samples > 0 ? rss_kib / samples : 0, used.ru_minflt,
+          sampled > start ? rss_kib_s / (sampled - start) : 0, used.ru_minflt,
           used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw, code,
           WIFSIGNALED(status) ? WTERMSIG(status) : 0);
   if (fflush(out) != 0) die("write");

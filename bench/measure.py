@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import peers
 from allocators import Allocator
 from benchmark import Benchmark
 
@@ -93,9 +94,9 @@ def work_folder(b: Benchmark, build: Path) -> Path:
 def prepare(b: Benchmark, build: Path) -> None:
     """Makes the input files, once."""
     folder = work_folder(b, build)
+    folder.mkdir(parents=True, exist_ok=True)
     if b.prepare is None or (folder / ".prepared").exists():
         return
-    folder.mkdir(parents=True, exist_ok=True)
     b.prepare(folder)
     (folder / ".prepared").touch()
 
@@ -104,7 +105,7 @@ def run_once(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) ->
     """One run; a flat record of what benchmark, launcher and machine said."""
     settings = dict(a.env)  # for the benchmark only, see launch
     if a.library is not None:
-        settings["LD_PRELOAD"] = str(a.library)
+        settings["LD_PRELOAD"] = peers.preload(a.library)
     env_args = [word for k, v in settings.items() for word in ("--env", f"{k}={v}")]
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     load = os.getloadavg()[0]
@@ -128,6 +129,8 @@ def run_once(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) ->
         result = {"seconds": usage["wall_s"], "peak_rss_kib": usage["maxrss_kib"]}
         if b.compare_output:
             result["output"] = hash_of(done.stdout)
+    if missing := [key for key in (b.metric, b.memory) if key not in {**usage, **result}]:
+        raise RunError(f"it does not report {', '.join(missing)}")
     own = usage["user_s"] + usage["sys_s"]
     return {"benchmark": b.name, "allocator": a.name, "cpu_seconds": own,
             **{k: usage[k] for k in ("wall_s", "user_s", "sys_s", "maxrss_kib", "mean_rss_kib",
@@ -158,12 +161,21 @@ class Session:
         self.build, self.quick, self.net, self.order = build, quick, net, order
         self.records: list[dict] = []
         self.failures: dict[tuple[str, str], str] = {}
-        self.outputs: dict[str, str] = {}  # what a program prints under the first allocator
+        self.outputs: dict[str, str] = {}  # what a program prints under the system allocator
         self.repeated = 0
+        self.again = AGAIN
 
-    def round(self, number: int) -> None:
-        """Runs everything once; round 0 is the warm-up and is not recorded."""
+    def round(self, number: int, deadline: float | None = None) -> None:
+        """Runs everything once; round 0 is the warm-up: small, and not recorded.
+
+        Benchmarks whose turn comes after the deadline are left out for good.
+        """
         for place, b in enumerate(self.order.sample(self.benchmarks, len(self.benchmarks)), 1):
+            if deadline is not None and time.monotonic() > deadline:
+                progress("")
+                print(f"{b.name} left out: no time left", file=sys.stderr)
+                self.benchmarks = [other for other in self.benchmarks if other is not b]
+                continue
             for a in self.order.sample(self.allocators, len(self.allocators)):
                 if (b.name, a.name) in self.failures:
                     continue
@@ -181,14 +193,21 @@ class Session:
 
     def run(self, b: Benchmark, a: Allocator, number: int) -> dict:
         """One run, done again if something else used the machine meanwhile."""
-        for _ in range(1 if number == 0 else 1 + AGAIN):
-            record = run_once(b, a, self.build, self.quick, self.net)
-            if "output" in record and self.outputs.setdefault(b.name, record["output"]) != record["output"]:
-                raise RunError("it prints something else than under the other allocators")
+        quick = self.quick or number == 0
+        for attempt in range(1 if number == 0 else 1 + self.again):
+            self.repeated += attempt > 0
+            record = run_once(b, a, self.build, quick, self.net)
+            if "output" in record and record.pop("output") != self.expected_output(b, quick):
+                raise RunError("it prints something else than under the system allocator")
             if not disturbed(record):
                 break
-            self.repeated += number > 0
         return record
+
+    def expected_output(self, b: Benchmark, quick: bool) -> str:
+        key = f"{b.name} quick={quick}"
+        if key not in self.outputs:
+            self.outputs[key] = run_once(b, Allocator(SYSTEM), self.build, quick, False)["output"]
+        return self.outputs[key]
 
     def values(self, b: str, a: str, key: str) -> list[float]:
         """By round; empty if the pair failed at any time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import zip_longest
 from pathlib import Path
 
 from measure import Session, disturbed
@@ -17,7 +18,7 @@ def verdict(row: dict, reference: str) -> str:
     return "faster" if row["time_ratio_high"] < 1 else "slower" if row["time_ratio_low"] > 1 else "="
 
 
-HEAD = ["benchmark", "allocator", "time", "", "ratio", "95 % CI", "", "CPU", "memory MiB", "ratio", "mean RSS"]
+COLUMNS = ["benchmark", "allocator", "time", "", "ratio", "95 % CI", "", "CPU", "memory MiB", "ratio", "mean RSS"]
 LEFT = (0, 1, 3, 6)
 
 
@@ -40,21 +41,25 @@ def table_rows(summary: dict) -> list[list[str]]:
                     number(row, "rss_ratio"), number(row, "mean_rss_ratio")])
     for mean in summary["geometric_means"]:
         name = f"mean of {mean['benchmarks']}" + (f", {mean['suite']}" if mean["suite"] != "all" else "")
-        best = f"to best {mean['time_to_best']:.3f}" if "time_to_best" in mean else ""
+        best = f"{mean['time_of_row']:.3f} of best" if "time_of_row" in mean else ""
         out.append([name, mean["allocator"], best, "", f"{mean['time_ratio']:.3f}",
                     f"{mean['time_ratio_low']:.2f}–{mean['time_ratio_high']:.2f}", "", "",
-                    f"to best {mean['rss_to_best']:.2f}" if "rss_to_best" in mean else "",
+                    f"{mean['rss_of_row']:.2f} of best" if "rss_of_row" in mean else "",
                     number(mean, "rss_ratio"), ""])
     return out
 
 
 def print_table(summary: dict) -> None:
-    rows = table_rows(summary)
+    head, rows = list(COLUMNS), table_rows(summary)
+    if any("instr_per_op" in row for row in summary["rows"]):
+        head.append("instr/op")
+        for cells, row in zip_longest(rows, summary["rows"], fillvalue={}):
+            cells.append(number(row, "instr_per_op"))
     for this, before in reversed(list(zip(rows[1:], rows))):
         if this[0] == before[0]:
             this[0] = ""  # name each benchmark once
-    widths = [max(len(r[i]) for r in [HEAD, *rows]) for i in range(len(HEAD))]
-    for row in [HEAD, ["-" * w for w in widths], *rows]:
+    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
+    for row in [head, ["-" * w for w in widths], *rows]:
         cells = [c.ljust(w) if i in LEFT else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
         print("  ".join(cells).rstrip())
 
@@ -62,7 +67,7 @@ def print_table(summary: dict) -> None:
 def print_notes(session: Session, summary: dict, rounds: int) -> None:
     what = "less the benchmark's own cost where it can be told" if session.net else "of the whole benchmark"
     print(f"Time {what}, median of {rounds} rounds; ratio to {summary['reference']}: below 1 is faster. "
-          "To best: relative to the best other allocator of each row.")
+          "Of best: relative to the best allocator of each row.")
     if rounds < 5:
         print("Fewer than 5 rounds: the intervals are narrower than they should be.")
     noisy = [r for r in session.records if disturbed(r)]
@@ -75,9 +80,11 @@ def print_notes(session: Session, summary: dict, rounds: int) -> None:
         ours = next((a.name for a in session.allocators if a.name.startswith("hakmem")), None)
         losses = not_first(summary["rows"], ours) if ours else []
         if losses:
-            print(f"\nWhere {ours} is not first (time, memory; relative to the best other):")
+            print(f"\nWhere {ours} is not first: time (95 % CI) and memory relative to the best other")
         for row in losses:
-            print(f"  {row['benchmark']:<22} {row.get('time_to_best', 0):6.2f} {row.get('rss_to_best', 0):6.2f}")
+            interval = f"{row['time_to_best_low']:.2f}–{row['time_to_best_high']:.2f}"
+            print(f"  {row['benchmark']:<22} {row['time_to_best']:6.2f} ({interval}) of {row['time_best']:<16}"
+                  + (f"{row['rss_to_best']:6.2f} of {row['rss_kib_best']}" if "rss_to_best" in row else ""))
 
 
 def write_csv(path: Path, summary: dict) -> None:

@@ -20,12 +20,13 @@ import hashlib
 import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
 
@@ -63,6 +64,15 @@ PINS = {
     "libtcmalloc-minimal4": (
         "apt", "2.10-1",
         "464aa2e804b0d48300ad71edfe525599deed8765db4af7a8d9de60326dc8e4c7"),
+    "libtcmalloc-sys": (
+        "cargo", "0.1.14",
+        "33e204268a3b09862788a2894346c768b95b2cb29cba42c5e2bb9ea7f48fa317"),
+    "libtbbmalloc2": (
+        "apt", "2021.8.0-2+deb12u1",
+        "c1ae1a60490c415cc1bf8b3485a42f77c331b49e48f083f9ae05df6734d7c4de"),
+    "libclang-rt-19-dev": (
+        "apt", "1:19.1.7-3~deb12u1",
+        "872464dcd1aa3538e417e177f74a4c549b19313acaa1fe9465d32b936e9ef8eb"),
 }
 
 
@@ -202,11 +212,45 @@ def build_hardened(source: Path, out: Path, log: Path, jobs: int) -> None:
     shutil.copy(objects / "libhardened_malloc.so", out)
 
 
-def build_gperftools(source: Path, out: Path, log: Path, jobs: int) -> None:
-    found = sorted(source.glob("usr/lib/*/libtcmalloc_minimal.so.4"))
+def build_tcmalloc_google(source: Path, out: Path, log: Path, jobs: int) -> None:
+    objects = WORK / "build" / "tcmalloc-google"
+    objects.mkdir(parents=True, exist_ok=True)
+    # The crate's list of files; but tcmalloc.cc itself instead of the crate's bridge to
+    # it, and without its INTERNAL_METHODS_ONLY: so it overrides malloc as upstream does.
+    listed = re.findall(r'"(c_src/[^"]*\.(?:cc|S))"', (source / "build.rs").read_text())
+    names = [name for name in listed if not name.endswith("_bridge.cc")]
+    names.append("c_src/tcmalloc/tcmalloc/tcmalloc.cc")
+    flags = ["-O2", "-DNDEBUG", "-DNOMINMAX", "-DTCMALLOC_INTERNAL_8K_PAGES", "-std=c++17", "-fPIC", "-w",
+             "-ftls-model=initial-exec", "-I", str(source / "c_src" / "abseil-cpp"),
+             "-I", str(source / "c_src" / "tcmalloc")]
+    built = {f"{number}.o": source / name for number, name in enumerate(names)}
+    (objects / "Makefile").write_text(f"FLAGS = {' '.join(flags)}\nall: {' '.join(built)}\n" + "".join(
+        f"{made}: {file}\n\t{' '.join(cxx())} $(FLAGS) -c $< -o $@\n" for made, file in built.items()))
+    run(["make", f"-j{jobs}", "-C", objects], log)
+    run([*cxx(), "-shared", *(objects / made for made in built), "-o", out, "-pthread"], log)
+
+
+def the_file(source: Path, pattern: str) -> Path:
+    found = sorted(source.glob(pattern))
     if not found:
-        raise PeerError("no libtcmalloc_minimal.so.4 in the package")
-    shutil.copy(found[0], out)  # follows the link: upstream's binary as Debian built it
+        raise PeerError(f"no {pattern} in the package")
+    return found[0]
+
+
+def build_gperftools(source: Path, out: Path, log: Path, jobs: int) -> None:
+    # copy follows the link: upstream's binary as Debian built it
+    shutil.copy(the_file(source, "usr/lib/*/libtcmalloc_minimal.so.4"), out)
+
+
+def build_tbbmalloc(source: Path, out: Path, log: Path, jobs: int) -> None:
+    beside = LIB / "libtbbmalloc"  # preloaded with it, see preload
+    beside.mkdir(parents=True, exist_ok=True)
+    shutil.copy(the_file(source, "usr/lib/*/libtbbmalloc.so.2"), beside)
+    shutil.copy(the_file(source, "usr/lib/*/libtbbmalloc_proxy.so.2"), out)
+
+
+def build_scudo(source: Path, out: Path, log: Path, jobs: int) -> None:
+    shutil.copy(the_file(source, "usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.scudo_standalone-x86_64.so"), out)
 
 
 @dataclass(frozen=True)
@@ -215,6 +259,7 @@ class Peer:
     package: str
     build: Callable[[Path, Path, Path, int], None]
     note: str = ""
+    env: dict[str, str] = field(default_factory=dict)  # what its makers say has to be set
 
 
 PEERS = {
@@ -224,12 +269,22 @@ PEERS = {
     "jemalloc": Peer("5.3.1", "tikv-jemalloc-sys", build_jemalloc, "takes minutes"),
     "rpmalloc": Peer("1.4.3", "rpmalloc-sys", build_rpmalloc),
     "tcmalloc": Peer("2.10 (gperftools)", "libtcmalloc-minimal4", build_gperftools, "Debian's binary"),
+    "tcmalloc-google": Peer("of libtcmalloc-sys 0.1.14", "libtcmalloc-sys", build_tcmalloc_google, "takes minutes",
+                            {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),  # for its per-CPU caches
+    "tbbmalloc": Peer("2021.8", "libtbbmalloc2", build_tbbmalloc, "Debian's binary"),
+    "scudo": Peer("19.1.7", "libclang-rt-19-dev", build_scudo, "Debian's binary; built for safety"),
     "hardened": Peer("12", "hardened_malloc-rs", build_hardened, "built for safety, not for speed"),
 }
 
 
 # --------------------------------------------------------------------------
 # Checking
+
+def preload(library: Path) -> str:
+    """LD_PRELOAD for a library: a peer's with what lies in the folder of its name."""
+    beside = sorted((LIB / library.stem).glob("*.so*")) if library.parent == LIB else []
+    return ":".join(map(str, [library, *beside]))
+
 
 def probe(library: Path | None, env: dict[str, str] | None = None) -> dict[str, str]:
     """Which object serves malloc, free … with the library preloaded: {function: object}.
@@ -244,7 +299,7 @@ def probe(library: Path | None, env: dict[str, str] | None = None) -> dict[str, 
     environment = {**os.environ, **(env or {})}
     environment.pop("LD_PRELOAD", None)
     if library is not None:
-        environment["LD_PRELOAD"] = str(library)
+        environment["LD_PRELOAD"] = preload(library)
     try:
         done = subprocess.run([str(program)], env=environment, capture_output=True, text=True,
                               timeout=60)
@@ -299,7 +354,7 @@ def build(name: str, jobs: int = 1, force: bool = False) -> Path:
     try:
         PEERS[name].build(fetch(PEERS[name].package, log), fresh, log, jobs)
         os.replace(fresh, library)
-        probe(library)
+        probe(library, PEERS[name].env)
     except (PeerError, OSError, tarfile.TarError) as error:
         library.unlink(missing_ok=True)
         fresh.unlink(missing_ok=True)
@@ -352,7 +407,7 @@ def main() -> int:
             peer = PEERS[name]
             state = "built" if is_built(name) else "not built"
             note = f"  ({peer.note})" if peer.note else ""
-            print(f"{name:<10} {peer.version:<18} {peer.package:<22} {state}{note}")
+            print(f"{name:<15} {peer.version:<26} {peer.package:<22} {state}{note}")
         return 0
     have = build_all(names, args.jobs, args.force, lambda text: print(text, flush=True))
     return 0 if len(have) == len(names) else 1

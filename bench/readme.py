@@ -3,105 +3,75 @@
 
     python3 bench/readme.py docs/results/full.json          (make results runs it)
 
-Writes full-means.svg and full.svg next to the result and replaces what lies
-between the two `<!-- results -->` marks of README.md. Times and peak RSS are
-ratios to the best allocator of each row, so 1.00 is the winner and losses show.
+Writes NAME-means.svg and, of the core benchmarks, NAME.svg next to NAME.json and
+replaces what lies between the two `<!-- results -->` marks of README.md. Times and
+memory are ratios to the best allocator of each row, so 1.00 is the winner and losses
+show.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from pathlib import Path
 
 import deps
-from suites import SELECTIONS
+import plot
+import results
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "<!-- results -->"
 
 
-def ratios(result: dict, key: str) -> dict[str, dict[str, float]]:
-    """benchmark -> allocator -> value relative to the least of its row."""
-    table: dict[str, dict[str, float]] = {}
-    for row in result["rows"]:
-        if row.get(key):
-            table.setdefault(row["benchmark"], {})[row["allocator"]] = row[key]
-    for row in table.values():
-        best = min(row.values())
-        for name in row:
-            row[name] /= best
-    return table
+def cell(time: float | None, rss: float | None, missing: str) -> str:
+    if time is None:
+        return missing
+    text = f"{time:.2f}"
+    return (f"**{text}**" if text == "1.00" else text) + (f" ({rss:.2f})" if rss else "")
 
 
-def mean(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
+def means_row(result: dict, name: str, suite: str | None, allocators: list[str]) -> str:
+    time, rss = (results.means(results.ratios(result, key, suite), allocators) for key in ("time_ratio", "rss_ratio"))
+    count = len(results.ratios(result, "time_ratio", suite))
+    cells = [cell(time.get(a), rss.get(a), "–") for a in allocators]
+    return f"| {name} ({count}) | " + " | ".join(cells) + " |"
 
 
-def means(table: dict[str, dict[str, float]], allocators: list[str]) -> dict[str, float]:
-    """Geometric means, of allocators that have a figure in every row."""
-    return {name: mean([row[name] for row in table.values()])
-            for name in allocators if all(name in row for row in table.values())}
+def head(what: str, allocators: list[str]) -> list[str]:
+    return [f"| {what} | " + " | ".join(allocators) + " |", "|---|" + "---|" * len(allocators)]
 
 
 def markdown(result: dict, allocators: list[str]) -> str:
-    time, rss = ratios(result, "time_ratio"), ratios(result, "rss_ratio")
-    lines = ["| time (peak RSS), 1.00 = best of the row | " + " | ".join(allocators) + " |",
-             "|---|" + "---|" * len(allocators)]
-
-    def cell(t: float | None, r: float | None) -> str:
-        if t is None:
-            return "failed"
-        text = f"{t:.2f}"
-        return (f"**{text}**" if text == "1.00" else text) + (f" ({r:.2f})" if r else "")
-
+    suites = results.suites(result)
+    lines: list[str] = []
+    if len(suites) > 1:
+        lines += head("geometric mean of time (memory), 1.00 = best of every row", allocators)
+        lines += [means_row(result, suite, suite, allocators) for suite in suites]
+        lines += [means_row(result, "*all*", None, allocators), ""]
+    shown = "core" if "core" in suites else suites[0]
+    time, rss = (results.ratios(result, key, shown) for key in ("time_ratio", "rss_ratio"))
+    lines += head(f"{shown}: time (memory), 1.00 = best of the row", allocators)
     for benchmark, row in time.items():
-        if benchmark not in SELECTIONS["headline"]:
-            continue
-        cells = [cell(row.get(name), rss.get(benchmark, {}).get(name)) for name in allocators]
+        cells = [cell(row.get(name), rss.get(benchmark, {}).get(name), "failed") for name in allocators]
         lines.append(f"| {benchmark} | " + " | ".join(cells) + " |")
-    suites = {row["benchmark"]: row["suite"] for row in result["rows"]}
-    for suite in [*dict.fromkeys(suites.values()), None]:
-        of_suite = {b: row for b, row in time.items() if suite in (None, suites[b])}
-        if suite is not None and len(set(suites.values())) == 1:
-            continue
-        time_means = means(of_suite, allocators)
-        rss_means = means({b: rss[b] for b in of_suite if b in rss}, allocators)
-        cells = [f"{time_means[name]:.2f} ({rss_means.get(name, 0):.2f})" if name in time_means else "–"
-                 for name in allocators]
-        lines.append(f"| *mean of {len(of_suite)}{', ' + suite if suite else ''}* | " + " | ".join(cells) + " |")
+    if len(suites) == 1:
+        lines.append(means_row(result, "*geometric mean*", shown, allocators))
     machine = result["machine"]
     versions = ", ".join(f"{a['name']} {a['version']}" for a in result["allocators"] if a.get("version"))
     lines += ["", f"<sub>{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}; medians of "
-              f"{result['rounds']} interleaved rounds{', less the cost of the benchmark itself' if result['net'] else ''}. "
-              f"{versions}.</sub>"]
+              f"{result['rounds']} interleaved rounds"
+              f"{', less the cost of the benchmark itself where it can be told' if result['net'] else ''}. "
+              f"–: not every benchmark ran. {versions}.</sub>"]
     return "\n".join(lines)
 
 
-def draw_means(result: dict, allocators: list[str], out: Path) -> None:
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["svg.hashsalt"] = "hakmem"
-    time, rss = (means(ratios(result, key), allocators) for key in ("time_ratio", "rss_ratio"))
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.2), layout="constrained")
-    for name in time:
-        ours = name.startswith("hakmem")
-        axes.scatter(time[name], rss[name], s=60 if ours else 30, zorder=3,
-                     color="#d95f02" if ours else "#666666")
-        axes.annotate(name, (time[name], rss[name]), xytext=(5, 4), textcoords="offset points",
-                      fontsize=9 if ours else 8, fontweight="bold" if ours else None)
-    axes.set(xscale="log", yscale="log", xlabel="time, geometric mean relative to the best of each row",
-             ylabel="peak RSS, likewise")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%.1f"))
-        axis.set_minor_formatter(matplotlib.ticker.FormatStrFormatter("%.1f"))
-    axes.tick_params(which="both", labelsize=7)
-    axes.grid(which="both", linewidth=0.3)
-    axes.set_title("lower left is better", fontsize=8, loc="left")
-    figure.savefig(out, metadata={"Date": None})
+def block(result: dict, source: Path, allocators: list[str]) -> str:
+    """What README has between the marks."""
+    folder = source.parent.resolve().relative_to(ROOT)
+    link = f"[`{folder / source.name}`]({folder / source.name})"
+    return (f"![time and memory, geometric means]({folder / source.stem}-means.svg)\n\n"
+            f"{markdown(result, allocators)}\n\n"
+            f"Measured by `make results` against every peer that the package registries have; the runs are in\n{link}, "
+            "how it is measured in [`bench/README.md`](bench/README.md).\n")
 
 
 def main() -> int:
@@ -110,15 +80,14 @@ def main() -> int:
         return 2
     deps.need("matplotlib")
     source = Path(sys.argv[1])
-    result = json.loads(source.read_text())
-    allocators = [a["name"] for a in result["allocators"]]
-    shown = [name for name in allocators if name != "hardened"]
-    draw_means(result, allocators, source.with_name(source.stem + "-means.svg"))
-    import plot
-    plot.draw(result, source.with_suffix(".svg"))
+    result = results.load(source)
+    # They are built for safety, and would dwarf the others.
+    shown = [name for name in results.allocators(result) if name not in ("hardened", "scudo")]
+    plot.draw_means(result, source.with_name(source.stem + "-means.svg"), names=shown)
+    plot.draw(result, source.with_suffix(".svg"), "core" if "core" in results.suites(result) else None)
     readme = ROOT / "README.md"
     before, _, after = readme.read_text().split(MARK)
-    readme.write_text(f"{before}{MARK}\n{markdown(result, shown)}\n{MARK}{after}")
+    readme.write_text(f"{before}{MARK}\n{block(result, source, shown)}{MARK}{after}")
     return 0
 
 

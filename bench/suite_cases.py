@@ -1,34 +1,61 @@
-"""What users of allocators run into; see cases/README.md."""
+"""What users of allocators meet; see cases/README.md."""
 
 from __future__ import annotations
 
 from benchmark import Benchmark
 
 
-def _case(name: str, program: str, full: str, quick: str, what: str, metric: str = "ns_per_op",
-          memory: str = "peak_rss_kib") -> Benchmark:
-    return Benchmark(name, program, tuple(full.split()), tuple(quick.split()), what, suite="cases",
-                     metric=metric, memory=memory)
+def _benchmark(name: str, program: str, full: str, quick: str, what: str,
+               memory: str = "peak_rss_kib", metric: str = "ns_per_op") -> Benchmark:
+    return Benchmark(name, program, tuple(full.split()), tuple(quick.split()), what,
+                     suite="cases", metric=metric, memory=memory)
 
+
+IDLE = "idle_rss_kib"
 
 BENCHMARKS: tuple[Benchmark, ...] = (
-    _case("idle_small", "case_idle", "2 300 200", "2 30 200 1", "300 MB of 200 B freed, then 2 s of sleep",
-          memory="idle_rss_kib"),
-    _case("idle_mid", "case_idle", "2 300 20000", "2 30 20000 1", "the same with 20 000 B", memory="idle_rss_kib"),
-    _case("idle_large", "case_idle", "2 300 200000", "2 30 200000 1", "the same with 200 000 B",
-          memory="idle_rss_kib"),
-    _case("producer", "case_producer", "4 1000000", "4 40000 4096", "4 threads allocate, 1 frees, 47 MiB live",
-          memory="steady_rss_kib"),
-    _case("realloc_large", "case_realloc", "4 16384 4096 3", "2 1024 4096 1", "4 KiB steps to 16 MiB"),
-    _case("realloc_small", "case_realloc", "64 4 16 100", "16 4 16 20", "16 B steps to 4 KiB"),
-    _case("fork", "case_fork", "64 150 2000", "4 10 200", "children of a 64 MiB process", memory="private_kib"),
-    _case("idle_threads", "case_idle_threads", "400 200", "40 50", "400 threads that hold a little",
-          memory="thread_kib"),
-    _case("cold", "case_cold", "300 10000", "10 1000", "the first 10 000 allocations of a process",
-          memory="hello_rss_kib"),
-    _case("hello", "case_cold", "500 1", "20 1", "a process that allocates one block", memory="hello_rss_kib"),
-    _case("latency_p999", "bench_latency", "1 5000000", "1 200000", "malloc, the slowest of a thousand calls",
-          metric="malloc_p999_ns"),
-    _case("latency_p99_mt", "bench_latency", "2 3000000", "2 100000", "malloc, the slowest of a hundred, 2 threads",
-          metric="malloc_p99_ns"),
+    _benchmark("idle", "case_idle", "300 0 2 3000", "40 0 2 2000",
+               "16–1039 B, all freed, then asleep", memory=IDLE),
+    _benchmark("idle_16k", "case_idle", "300 16384 2 2000", "40 16384 2 2000",
+               "16 KiB, all freed, then asleep", memory=IDLE),
+    _benchmark("idle_1m", "case_idle", "300 1048576 2 2000", "40 1048576 2 2000",
+               "1 MiB, all freed, then asleep", memory=IDLE),
+    _benchmark("producer", "case_producer", "4 5000000", "4 400000",
+               "4 threads allocate, 1 frees, 47 MiB live", memory="steady_rss_kib"),
+    _benchmark("churn_threads", "case_churn_threads", "8000 1", "800 1",
+               "short threads, one after the other", memory="end_rss_kib", metric="thread_ns"),
+    _benchmark("churn_threads4", "case_churn_threads", "8000 4", "800 4",
+               "short threads, 4 at once", memory="end_rss_kib", metric="thread_ns"),
+    _benchmark("fragment", "case_fragment", "20", "4 16384",
+               "phases of changing sizes with survivors", memory="end_rss_kib"),
+    _benchmark("realloc", "case_realloc", "65536 2 20000 2000000", "4096 2 5000 200000",
+               "growing vectors and strings, then shrinking"),
+    _benchmark("realloc_shrunk", "case_realloc", "32768 4 1000 0", "2048 4 1000 0",
+               "vectors that grew, shrunk to a 64th", memory="shrunk_rss_kib"),
+    _benchmark("fork", "case_fork", "64 60", "16 20",
+               "children of a parent with a large heap", memory="dirty_kib", metric="child_ns"),
+    _benchmark("idle_threads", "case_idle_threads", "200", "50",
+               "200 threads with 32 blocks each, asleep", memory="rss_per_thread_kib"),
+    _benchmark("idle_threads1", "case_idle_threads", "500 1", "100 1",
+               "500 threads with 1 block each, asleep", memory="rss_per_thread_kib"),
+    _benchmark("cold", "case_cold", "10000 51", "10000 11", "10,000 blocks in a fresh process"),
+    _benchmark("start", "case_cold", "10 101", "10 31", "start of a process",
+               metric="cold_ns"),
+    _benchmark("hello", "case_hello", "1", "1", "a process with one block", memory="rss_kib"),
+    _benchmark("latency1_malloc", "bench_latency", "1 4000000", "1 400000",
+               "99.9 % of mallocs, 16 B–32 KiB, 1 thread", metric="malloc_p999_ns"),
+    _benchmark("latency1_free", "bench_latency", "1 4000000 20000 16 32768 1", "1 400000",
+               "99.9 % of frees, 16 B–32 KiB, 1 thread", metric="free_p999_ns"),
+    _benchmark("latency2_malloc", "bench_latency", "2 6000000", "2 400000",
+               "99.9 % of mallocs, 16 B–32 KiB, 2 threads", metric="malloc_p999_ns"),
+    _benchmark("steady", "case_steady", "12000000", "1000000 16384",
+               "memory over time, 16 B–64 KiB replaced", memory="mean_rss_kib"),
+    _benchmark("scale_1m", "case_scale", "20000000 1024", "2000000 1024",
+               "16–1039 B replaced, 1 MiB live", memory="rss_kib"),
+    _benchmark("scale_64m", "case_scale", "12000000 65536", "500000 65536",
+               "16–1039 B replaced, 64 MiB live", memory="rss_kib"),
+    _benchmark("scale_1g", "case_scale", "2000000 1048576", "200000 65536",
+               "16–1039 B replaced, 1 GiB live", memory="rss_kib"),
+    _benchmark("fill_256m", "case_scale", "2 262144", "2 32768",
+               "a heap of 256 MiB filled", metric="fill_ns_per_op", memory="rss_kib"),
 )

@@ -13,10 +13,20 @@ from measure import Session
 BOOTSTRAP = 2000  # resamples per interval
 
 
-def bootstrap_ratios(mine: list[float], reference: list[float], draws: list[list[int]]) -> list[float]:
-    """Ratios of the medians, one per draw of rounds (the same rounds for both)."""
-    return [statistics.median([mine[i] for i in draw]) / statistics.median([reference[i] for i in draw])
-            for draw in draws]
+def draw_rounds(rounds: int) -> list[list[int]]:
+    """The resamples of the rounds; of given data the intervals are always the same."""
+    dice = random.Random(1)
+    return [[dice.randrange(rounds) for _ in range(rounds)] for _ in range(BOOTSTRAP)]
+
+
+def resampled_medians(values: list[float], draws: list[list[int]]) -> list[float]:
+    """The median of each draw of rounds."""
+    return [statistics.median([values[i] for i in draw]) for draw in draws]
+
+
+def ratio_interval(mine: list[float], theirs: list[float]) -> tuple[float, float]:
+    """Of resampled medians, which belong together as their draws are the same rounds."""
+    return interval([m / t for m, t in zip(mine, theirs)])
 
 
 def interval(samples: list[float]) -> tuple[float, float]:
@@ -64,55 +74,61 @@ def summarise_pair(session: Session, b: Benchmark, a: str, floor: dict[str, floa
     return row
 
 
-def ratio(mine: float, theirs: float) -> float | None:
-    return mine / theirs if mine > 0 and theirs > 0 else None
-
-
 def summarise(session: Session, reference: str, rounds: int) -> dict[str, Any]:
     """Rows per benchmark and allocator, and geometric means per allocator."""
     floor = floors(session) if session.net else {}
-    dice = random.Random(1)  # the intervals of given data are always the same
-    draws = [[dice.randrange(rounds) for _ in range(rounds)] for _ in range(BOOTSTRAP)]
+    draws = draw_rounds(rounds)
     rows: list[dict[str, Any]] = []
-    samples: dict[tuple[str, str], list[float]] = {}
+    samples: dict[tuple[str, str], list[float]] = {}  # of the ratio to the reference
     for b in session.benchmarks:
-        base = times(session, b, reference, floor)
         group = [summarise_pair(session, b, a.name, floor) for a in session.allocators]
         rows += group
-        of_base = next((r for r in group if r["allocator"] == reference), {})
-        for row in group:
-            mine = times(session, b, row["allocator"], floor)
+        resampled: dict[str, list[float]] = {}
+        for a in session.allocators:
+            mine = times(session, b, a.name, floor)
             # A run faster than the floor leaves nothing to relate; that takes a
             # disturbed machine.
-            if len(mine) == len(base) == rounds and min(mine) > 0 and min(base) > 0:
-                ratios = bootstrap_ratios(mine, base, draws)
-                low, high = interval(ratios)
-                row.update({"time_ratio": statistics.median(mine) / statistics.median(base),
-                            "time_ratio_low": low, "time_ratio_high": high,
-                            "rss_ratio": ratio(row["rss_kib"], of_base["rss_kib"])})
-                samples[b.name, row["allocator"]] = ratios
-            if b.name not in floor:
-                for key, name in SIDE:
-                    if key in row and of_base.get(key):
-                        row[name] = ratio(row[key], of_base[key])
-    add_best(rows)
+            if len(mine) == rounds and min(mine) > 0:
+                resampled[a.name] = resampled_medians(mine, draws)
+        relate(group, reference, resampled, b.name not in floor)
+        add_best(group, resampled)
+        for name in resampled if reference in resampled else ():
+            samples[b.name, name] = [m / t for m, t in zip(resampled[name], resampled[reference])]
     return {"reference": reference, "rows": rows,
             "geometric_means": geometric_means(session, rows, samples)}
 
 
-def add_best(rows: list[dict[str, Any]]) -> None:
-    """time_to_best, rss_to_best: relative to the best other allocator of the row, so that
-    below 1 means first."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        if "time_ratio" in row:
-            groups.setdefault(row["benchmark"], []).append(row)
-    for group in groups.values():
-        for row in group:
-            for key, name in (("time", "time_to_best"), ("rss_kib", "rss_to_best")):
-                others = [r[key] for r in group if r is not row and r[key] > 0]
-                if others and row[key] > 0:
-                    row[name] = row[key] / min(others)
+def relate(group: list[dict[str, Any]], reference: str, resampled: dict[str, list[float]], side: bool) -> None:
+    """Adds the ratios to the reference, with intervals of that of time."""
+    base = next((r for r in group if r["allocator"] == reference), {})
+    for row in group:
+        if row["allocator"] in resampled and reference in resampled:
+            low, high = ratio_interval(resampled[row["allocator"]], resampled[reference])
+            row.update({"time_ratio": row["time"] / base["time"], "time_ratio_low": low, "time_ratio_high": high})
+            if row["rss_kib"] > 0 and base["rss_kib"] > 0:
+                row["rss_ratio"] = row["rss_kib"] / base["rss_kib"]
+        for key, name in SIDE if side else ():
+            if row.get(key) and base.get(key):
+                row[name] = row[key] / base[key]
+
+
+def add_best(group: list[dict[str, Any]], resampled: dict[str, list[float]]) -> None:
+    """Relative to the best allocator of the row (time_of_row, rss_of_row: the winner has 1),
+    and to the best other one (time_to_best, rss_to_best: below 1 means first)."""
+    group = [row for row in group if row["allocator"] in resampled]
+    for key, of_row, to_best in (("time", "time_of_row", "time_to_best"), ("rss_kib", "rss_of_row", "rss_to_best")):
+        known = [r for r in group if r[key] > 0]
+        for row in known:
+            row[of_row] = row[key] / min(r[key] for r in known)
+            others = [r for r in known if r is not row]
+            if not others:
+                continue
+            best = min(others, key=lambda r: r[key])
+            row[to_best] = row[key] / best[key]
+            row[f"{key}_best"] = best["allocator"]
+            if key == "time":
+                row["time_to_best_low"], row["time_to_best_high"] = ratio_interval(
+                    resampled[row["allocator"]], resampled[best["allocator"]])
 
 
 def geometric_means(session: Session, rows: list[dict[str, Any]],
@@ -130,7 +146,7 @@ def geometric_means(session: Session, rows: list[dict[str, Any]],
                                   for i in range(BOOTSTRAP)])
             mean = {"suite": suite or "all", "allocator": a.name, "benchmarks": len(common),
                     "time_ratio_low": low, "time_ratio_high": high}
-            for key in ("time_ratio", "rss_ratio", "time_to_best", "rss_to_best"):
+            for key in ("time_ratio", "rss_ratio", "time_of_row", "rss_of_row", "time_to_best", "rss_to_best"):
                 values = [r[key] for r in mine if r.get(key)]
                 if len(values) == len(mine):
                     mean[key] = geometric_mean(values)

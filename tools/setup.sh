@@ -24,6 +24,7 @@ build req git                git
 build req libc6-dev          /usr/include/stdlib.h
 test  req libcmocka-dev      /usr/include/cmocka.h
 bench req python3-venv       py:ensurepip
+bench opt valgrind           valgrind
 peers opt cargo              cargo
 profile req valgrind         valgrind
 profile req binutils         addr2line
@@ -145,6 +146,16 @@ as_root() {
     done
   fi
 }
+
+# Peers that are Debian's binaries are downloaded, not installed: that takes lists.
+if [[ $target == peers ]] && command -v apt-get >/dev/null && ! has_candidate libtbbmalloc2; then
+  if ((EUID == 0)); then
+    say "apt-get update"
+    apt-get -qq -o DPkg::Lock::Timeout=300 update </dev/null >&2 || say "apt-get update failed; some peers may be left out"
+  else
+    say "without package lists (sudo apt-get update) tcmalloc, tbbmalloc and scudo are left out"
+  fi
+fi
 
 look
 if ((${#required[@]} + ${#optional[@]} == 0)); then

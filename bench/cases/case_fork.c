@@ -1,74 +1,114 @@
-// case_fork: a process with a heap forks children that allocate, free and end.
+// case_fork: a server with a large heap that forks a child per task (a snapshot, a worker).
+// What does a child have to copy?
 //
-// private_kib is the median of what a child had for itself (Private_Dirty): what the
-// allocator's own writes cost in copied pages.
-
-#include "../common.h"
+// The parent allocates MIB of blocks of 16 to 1039 bytes and frees a random half of them,
+// so that there are holes everywhere, and replaces one in ten of what is left, as it works
+// on. Then it forks CHILDREN, AT_ONCE at a time. Each child replaces BLOCKS random blocks of the parent's by new ones, reads its private dirty
+// memory (its copies of the parent's pages, and what it added) and ends. dirty_kib is the
+// median of the children; fresh_dirty_kib the same before a child's first malloc.
 
 #include <sys/wait.h>
 
-enum { MIB, CHILDREN, BLOCKS };
+#include "cases.h"
+
+enum { MIB, CHILDREN, BLOCKS, AT_ONCE, SEED };
+enum { MIN = 16, MAX = 1039 };
+
 static bench_arg_t args[] = {
-    {"MIB", "of blocks in the parent", 64, 1, 4096},
-    {"CHILDREN", "one after the other", 150, 1, 100000},
-    {"BLOCKS", "that a child allocates and frees", 2000, 1, 10000000},
+    {"MIB", "allocated by the parent; half stays", 64, 1, 1 << 16},
+    {"CHILDREN", "children", 100, 1, 1 << 16},
+    {"BLOCKS", "that each child replaces", 1000, 0, UINT32_MAX},
+    {"AT_ONCE", "children at a time", 2, 1, 1024},
+    {"SEED", "of the random numbers", 42, 0, UINT64_MAX},
     {0},
 };
 
-static double private_kib(void) {
-  FILE *f = fopen("/proc/self/smaps_rollup", "re");
-  char line[256];
-  double kib = 0;
-  if (f == NULL) return 0;
-  while (fgets(line, sizeof line, f) != NULL)
-    if (sscanf(line, "Private_Dirty: %lf kB", &kib) == 1) break;
-  fclose(f);
-  return kib;
+// In memory that is shared with the children; each writes its own.
+typedef struct result {
+  uint64_t fresh_kib, dirty_kib;
+  uint64_t ops;
+} result_t;
+
+static void **blocks;
+static uint64_t count;
+
+static void *alloc_one(bench_rng_t *rng) {
+  return alloc_marked(MIN + bench_low(bench_next(rng), MAX - MIN + 1));
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
+static void replace_some(bench_rng_t *rng, uint64_t times) {
+  for (uint64_t i = 0; i < times; i++) {
+    void **victim = &blocks[bench_high(bench_next(rng), count)];
+    free_marked(*victim, MAX);
+    *victim = alloc_one(rng);
+  }
+}
+
+static _Noreturn void be_child(uint64_t number, result_t *result) {
+  bench_rng_t rng = bench_rng(args[SEED].value, number + 1);
+  result->fresh_kib = case_smaps_kib("\nPrivate_Dirty:");
+  replace_some(&rng, args[BLOCKS].value);
+  result->dirty_kib = case_smaps_kib("\nPrivate_Dirty:");
+  result->ops = 2 * args[BLOCKS].value;
+  _exit(0);
+}
+
+static void await_child(void) {
+  int status;
+  if (wait(&status) < 0) bench_die("wait");
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) bench_wrong("a child's exit status");
+}
+
+static void fill(void) {
+  bench_rng_t rng = bench_rng(args[SEED].value, 0);
+  for (uint64_t i = 0; i < count; i++) blocks[i] = alloc_one(&rng);
+  uint64_t kept = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    if (bench_next(&rng) >> 63) blocks[kept++] = blocks[i];
+    else free_marked(blocks[i], MAX);
+  }
+  count = kept != 0 ? kept : 1;
+  if (kept == 0) blocks[0] = alloc_one(&rng);
+  replace_some(&rng, count / 10);
 }
 
 int main(int argc, char **argv) {
-  bench_t b = {.name = "case_fork", .what = "Children of a process with a heap.", .args = args, .no_net = true};
+  bench_t b = {.name = "case_fork",
+               .what = "A parent with a large heap forks children that allocate, free and end.",
+               .args = args,
+               .no_net = true};
   bench_parse(&b, argc, argv);
-  bench_rng_t rng = bench_rng(42, 0);
-  uint64_t count = (args[MIB].value << 20) / 512;
-  for (uint64_t i = 0; i < count; i++) {
-    size_t size = 16 + bench_low(bench_next(&rng), 992);
-    void *p = malloc(size);
-    if (p == NULL) bench_die("malloc");
-    memset(p, 1, size);
-    if (i % 8 == 0) free(p); // some room between
-  }
-  double *kib = mmap(NULL, args[CHILDREN].value * sizeof *kib, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (kib == MAP_FAILED) bench_die("mmap");
-  uint64_t start = bench_now_ns();
-  for (uint64_t c = 0; c < args[CHILDREN].value; c++) {
+  const uint64_t children = args[CHILDREN].value;
+  count = (args[MIB].value << 20) / ((MIN + MAX) / 2);
+  blocks = bench_map(count * sizeof *blocks);
+  fill();
+  result_t *results = mmap(NULL, children * sizeof *results, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (results == MAP_FAILED) bench_die("mmap");
+  uint64_t *fresh = bench_map(children * sizeof *fresh), *dirty = bench_map(children * sizeof *dirty);
+  const uint64_t parent_kib = case_rss_kib();
+  bench_run_t run = {0};
+  const uint64_t start = bench_now_ns();
+  for (uint64_t i = 0; i < children; i++) {
+    if (i >= args[AT_ONCE].value) await_child();
     pid_t child = fork();
     if (child < 0) bench_die("fork");
-    if (child == 0) {
-      void *kept[64] = {0};
-      for (uint64_t i = 0; i < args[BLOCKS].value; i++) {
-        void **slot = &kept[i % 64];
-        free(*slot);
-        *slot = malloc(16 + bench_low(bench_next(&rng), 992));
-        if (*slot == NULL) _exit(1);
-        bench_touch(*slot, 0);
-      }
-      kib[c] = c % 8 == 0 ? private_kib() : kib[c];
-      _exit(0);
-    }
-    int status;
-    if (waitpid(child, &status, 0) != child || status != 0) abort();
-    if (c % 8 != 0) kib[c] = kib[c - 1];
+    if (child == 0) be_child(i, &results[i]);
   }
-  bench_run_t run = {.ops = 2 * args[CHILDREN].value * args[BLOCKS].value, .ns = bench_now_ns() - start};
-  qsort(kib, args[CHILDREN].value, sizeof *kib, by_value);
-  b.extra[0] = (bench_extra_t){"private_kib", kib[args[CHILDREN].value / 2]};
-  bench_report(&b, run, (bench_run_t){0}, bench_peak_rss_kib());
+  for (uint64_t i = 0; i < children && i < args[AT_ONCE].value; i++) await_child();
+  run.ns = bench_now_ns() - start;
+  for (uint64_t i = 0; i < children; i++) {
+    run.ops += results[i].ops;
+    fresh[i] = results[i].fresh_kib;
+    dirty[i] = results[i].dirty_kib;
+  }
+  for (uint64_t i = 0; i < count; i++) free_marked(blocks[i], MAX);
+  const double child_ns = (double)run.ns / (double)children;
+  bench_report_extra(&b, run, (bench_run_t){0}, bench_peak_rss_kib(),
+                     (bench_value_t[]){{"child_ns", child_ns},
+                                       {"parent_rss_kib", (double)parent_kib},
+                                       {"fresh_dirty_kib", (double)case_median(fresh, children)},
+                                       {"dirty_kib", (double)case_median(dirty, children)},
+                                       {0}});
   return 0;
 }

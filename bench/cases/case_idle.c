@@ -1,64 +1,104 @@
-// case_idle: what stays resident after a peak, when every thread sleeps.
+// case_idle: a program had its peak, freed everything, and now has nothing to do. How
+// much memory does it still hold?
 //
-// Each thread allocates its share of MIB in blocks of SIZE bytes, writes and frees
-// them, then sleeps. idle_rss_kib is the resident memory two seconds later.
+// THREADS threads together allocate MIB and free it, then all sleep; nothing calls malloc
+// or free any more. Resident memory is read at the peak, right after the frees and 0.5,
+// 1, 2 and 3 seconds later.
 
-#include "../common.h"
+#include "cases.h"
 
-#include <pthread.h>
+enum { MIB, SIZE, THREADS, SLEEP_MS, SEED };
+enum { MIXED_MIN = 16, MIXED_MAX = 1039, READINGS = 4 };
 
-enum { THREADS, MIB, SIZE, SECONDS };
 static bench_arg_t args[] = {
-    {"THREADS", "threads", 2, 1, 64},
-    {"MIB", "allocated by all together", 300, 1, 65536},
-    {"SIZE", "bytes per block", 1000, 1, 1 << 20},
-    {"SECONDS", "of sleep", 2, 1, 60},
+    {"MIB", "allocated by all threads together", 300, 1, 1 << 20},
+    {"SIZE", "of the blocks in bytes; 0: 16 to 1039", 0, 0, 1 << 30},
+    {"THREADS", "threads", 2, 1, 1024},
+    {"SLEEP_MS", "after the frees; at least 2000 for idle_rss_kib", 3000, 0, 100000},
+    {"SEED", "of the random numbers", 42, 0, UINT64_MAX},
     {0},
 };
 
-static pthread_barrier_t peak, freed, end;
+typedef struct actor {
+  void **blocks; // room for `room`
+  uint64_t room;
+  uint64_t count;
+  bench_rng_t rng;
+} __attribute__((aligned(128))) actor_t;
 
-static void *act(void *unused) {
-  (void)unused;
-  size_t count = (args[MIB].value << 20) / args[SIZE].value / args[THREADS].value;
-  void **blocks = bench_map(count * sizeof *blocks);
-  for (size_t i = 0; i < count; i++) {
-    blocks[i] = malloc(args[SIZE].value);
-    if (blocks[i] == NULL) bench_die("malloc");
-    memset(blocks[i], (int)i, args[SIZE].value);
+// All threads and main: allocated, go on, freed, end.
+static pthread_barrier_t barrier;
+
+static void *act(void *arg) {
+  actor_t *me = arg;
+  const uint64_t size = args[SIZE].value, bytes = (args[MIB].value << 20) / args[THREADS].value;
+  for (uint64_t sum = 0; sum < bytes && me->count < me->room;) {
+    size_t one = size != 0 ? size
+                           : MIXED_MIN + bench_high(bench_next(&me->rng), MIXED_MAX - MIXED_MIN + 1);
+    if (one < MARK_MIN) one = MARK_MIN;
+    me->blocks[me->count++] = case_alloc_paged(one);
+    sum += one;
   }
-  pthread_barrier_wait(&peak);
-  for (size_t i = 0; i < count; i++) {
-    if (*(unsigned char *)blocks[i] != (unsigned char)i) abort();
-    free(blocks[i]);
-  }
-  munmap(blocks, count * sizeof *blocks);
-  pthread_barrier_wait(&freed);
-  pthread_barrier_wait(&end); // asleep
+  pthread_barrier_wait(&barrier);
+  pthread_barrier_wait(&barrier);
+  for (uint64_t i = 0; i < me->count; i++) free_marked(me->blocks[i], 1 << 30);
+  pthread_barrier_wait(&barrier);
+  pthread_barrier_wait(&barrier);
   return NULL;
 }
 
 int main(int argc, char **argv) {
-  bench_t b = {.name = "case_idle", .what = "Resident memory when all is freed and all threads sleep.",
-               .args = args, .no_net = true};
+  bench_t b = {.name = "case_idle",
+               .what = "Memory held by a program that freed everything and sleeps.",
+               .args = args,
+               .no_net = true};
   bench_parse(&b, argc, argv);
-  unsigned threads = (unsigned)args[THREADS].value;
-  pthread_t ids[64];
-  pthread_barrier_init(&peak, NULL, threads + 1);
-  pthread_barrier_init(&freed, NULL, threads + 1);
-  pthread_barrier_init(&end, NULL, threads + 1);
+  const uint64_t threads = args[THREADS].value, sleep_ms = args[SLEEP_MS].value;
+  const uint64_t least = args[SIZE].value != 0 ? args[SIZE].value : (MIXED_MIN + MIXED_MAX) / 2;
+  actor_t *actors = bench_map(threads * sizeof *actors);
+  for (uint64_t i = 0; i < threads; i++) {
+    actors[i].rng = bench_rng(args[SEED].value, i);
+    actors[i].room = (args[MIB].value << 20) / threads / (least < MARK_MIN ? MARK_MIN : least) * 9 / 8 + 16;
+    actors[i].blocks = bench_map(actors[i].room * sizeof(void *));
+  }
+  pthread_barrier_init(&barrier, NULL, (unsigned)threads + 1);
+  pthread_t *ids = bench_map(threads * sizeof *ids);
+  const uint64_t base = case_rss_kib(); // with the tables
+  bench_run_t run = {0};
   uint64_t start = bench_now_ns();
-  for (unsigned i = 0; i < threads; i++)
-    if (pthread_create(&ids[i], NULL, act, NULL) != 0) bench_die("pthread_create");
-  pthread_barrier_wait(&peak);
-  pthread_barrier_wait(&freed);
-  uint64_t ns = bench_now_ns() - start;
-  b.extra[0] = (bench_extra_t){"freed_rss_kib", bench_rss_kib()};
-  sleep((unsigned)args[SECONDS].value);
-  b.extra[1] = (bench_extra_t){"idle_rss_kib", bench_rss_kib()};
-  pthread_barrier_wait(&end);
-  for (unsigned i = 0; i < threads; i++) pthread_join(ids[i], NULL);
-  uint64_t ops = 2 * ((args[MIB].value << 20) / args[SIZE].value / threads) * threads;
-  bench_report(&b, (bench_run_t){.ops = ops, .ns = ns}, (bench_run_t){0}, bench_peak_rss_kib());
+  for (uint64_t i = 0; i < threads; i++) ids[i] = start_thread(act, &actors[i]);
+  pthread_barrier_wait(&barrier);
+  run.ns = bench_now_ns() - start;
+  const uint64_t peak = case_rss_kib();
+  start = bench_now_ns();
+  pthread_barrier_wait(&barrier);
+  pthread_barrier_wait(&barrier);
+  const uint64_t freed_at = bench_now_ns();
+  run.ns += freed_at - start;
+  uint64_t rss[READINGS + 1] = {case_rss_kib()};
+  static const uint64_t after_ms[READINGS + 1] = {0, 500, 1000, 2000, 3000};
+  unsigned last = 0;
+  while (last < READINGS && after_ms[last + 1] <= sleep_ms) {
+    last++;
+    case_sleep_until(freed_at + after_ms[last] * 1000000u);
+    rss[last] = case_rss_kib();
+  }
+  for (unsigned i = last + 1; i <= READINGS; i++) rss[i] = rss[last];
+  pthread_barrier_wait(&barrier);
+  for (uint64_t i = 0; i < threads; i++) {
+    pthread_join(ids[i], NULL);
+    run.ops += 2 * actors[i].count;
+  }
+  // Less the program's own tables, which stay.
+#define KIB(value) ((value) > base ? (double)((value) - base) : 0.0)
+  bench_report_extra(&b, run, (bench_run_t){0}, bench_peak_rss_kib(),
+                     (bench_value_t[]){{"base_rss_kib", (double)base},
+                                       {"full_rss_kib", KIB(peak)},
+                                       {"freed_rss_kib", KIB(rss[0])},
+                                       {"idle_500ms_rss_kib", KIB(rss[1])},
+                                       {"idle_1s_rss_kib", KIB(rss[2])},
+                                       {"idle_rss_kib", KIB(rss[3])},
+                                       {"idle_3s_rss_kib", KIB(rss[4])},
+                                       {0}});
   return 0;
 }

@@ -1,103 +1,139 @@
-// case_producer: producers allocate, one thread only frees; what is live is bounded.
+// case_producer: some threads only allocate, one thread only frees, and the blocks alive
+// are bounded: readers of requests and one writer, a logger, a pipeline.
 //
-// Each producer may have KIB outstanding. steady_rss_kib is the median of the resident
-// memory over the second half of the run.
+// PRODUCERS threads allocate BLOCKS blocks together and hand them over in batches by one
+// queue that holds LIVE_KIB. The consumer frees the oldest batch, but leaves three
+// quarters of the queue full until the producers are done, so that what lives does not
+// depend on who is faster. The main thread reads resident memory every 5 ms;
+// steady_rss_kib is the median of the second half of these readings.
 
-#include "../common.h"
+#include "cases.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
+enum { PRODUCERS, BLOCKS, LIVE_KIB, MIN, MAX, SEED };
+enum { BATCH = 64, READINGS = 1 << 16, INTERVAL_NS = 5000000 };
 
-enum { PRODUCERS, BLOCKS, LIVE, MIN, MAX };
 static bench_arg_t args[] = {
-    {"PRODUCERS", "threads that allocate", 4, 1, 64},
-    {"BLOCKS", "that each of them allocates", 1000000, 1000, UINT32_MAX},
-    {"LIVE", "KiB that may be live in all", 48128, 64, 1 << 24},
-    {"MIN", "bytes of the smallest block", 16, 16, 1 << 20},
-    {"MAX", "bytes of the largest block", 2048, 16, 1 << 20},
+    {"PRODUCERS", "threads that allocate", 4, 1, 1024},
+    {"BLOCKS", "allocated by all producers together", 6000000, 1, UINT32_MAX},
+    {"LIVE_KIB", "bound of what lives in the queue", 48128, 64, 1 << 30},
+    {"MIN", "smallest block in bytes", 16, MARK_MIN, 1 << 30},
+    {"MAX", "largest block in bytes", 2032, MARK_MIN, 1 << 30},
+    {"SEED", "of the random numbers", 42, 0, UINT64_MAX},
     {0},
 };
 
-enum { QUEUE = 1 << 17, SAMPLES = 4096 };
+typedef struct batch {
+  void *blocks[BATCH];
+  uint64_t count;
+} batch_t;
 
-// One producer, one consumer; counts only grow.
-typedef struct {
-  _Alignas(128) _Atomic uint64_t given;
-  _Alignas(128) _Atomic uint64_t taken;
-  _Atomic uint64_t bytes_taken;
-  _Alignas(128) uint64_t bytes_given;
+// Of the queue; all under the lock.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t not_full = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t enough = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static batch_t *queue;
+static uint64_t capacity, head, tail; // in batches; head is the next to be freed
+static uint64_t producing;
+static bool consumed;
+
+typedef struct producer {
   bench_rng_t rng;
-  void **blocks;
-} producer_t;
+  uint64_t blocks;
+} __attribute__((aligned(128))) producer_t;
 
-static producer_t producers[64];
+static void push(const batch_t *batch) {
+  pthread_mutex_lock(&lock);
+  while (tail - head == capacity) pthread_cond_wait(&not_full, &lock);
+  queue[tail++ % capacity] = *batch;
+  if (tail - head > capacity * 3 / 4) pthread_cond_signal(&enough);
+  pthread_mutex_unlock(&lock);
+}
 
 static void *produce(void *arg) {
   producer_t *me = arg;
-  uint64_t live = args[LIVE].value * 1024 / args[PRODUCERS].value;
-  for (uint64_t i = 0; i < args[BLOCKS].value; i++) {
-    size_t size = args[MIN].value + bench_low(bench_next(&me->rng), args[MAX].value - args[MIN].value + 1);
-    while (me->bytes_given + size - atomic_load_explicit(&me->bytes_taken, memory_order_acquire) > live ||
-           i - atomic_load_explicit(&me->taken, memory_order_acquire) >= QUEUE)
-      sched_yield();
-    size_t *p = malloc(size);
-    if (p == NULL) bench_die("malloc");
-    *p = size;
-    bench_touch(p, size - 1);
-    me->bytes_given += size;
-    me->blocks[i % QUEUE] = p;
-    atomic_store_explicit(&me->given, i + 1, memory_order_release);
+  const uint64_t min = args[MIN].value, span = args[MAX].value - min + 1;
+  for (uint64_t left = me->blocks; left > 0;) {
+    batch_t batch = {.count = left < BATCH ? left : BATCH};
+    for (uint64_t i = 0; i < batch.count; i++)
+      batch.blocks[i] = alloc_marked(min + bench_high(bench_next(&me->rng), span));
+    left -= batch.count;
+    push(&batch);
   }
+  pthread_mutex_lock(&lock);
+  if (--producing == 0) pthread_cond_signal(&enough);
+  pthread_mutex_unlock(&lock);
   return NULL;
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
+static void *consume(void *arg) {
+  uint64_t *freed = arg;
+  for (;;) {
+    pthread_mutex_lock(&lock);
+    while (tail - head <= capacity * 3 / 4 && producing != 0) pthread_cond_wait(&enough, &lock);
+    if (tail == head) break;
+    batch_t batch = queue[head++ % capacity];
+    pthread_cond_signal(&not_full);
+    pthread_mutex_unlock(&lock);
+    for (uint64_t i = 0; i < batch.count; i++) free_marked(batch.blocks[i], args[MAX].value);
+    *freed += batch.count;
+  }
+  consumed = true;
+  pthread_cond_signal(&ended);
+  pthread_mutex_unlock(&lock);
+  return NULL;
+}
+
+// Reads resident memory until the producers are done; the number of readings.
+static uint64_t watch(uint64_t *readings) {
+  uint64_t count = 0;
+  pthread_mutex_lock(&lock);
+  while (producing != 0 && !consumed) {
+    pthread_mutex_unlock(&lock);
+    if (count < READINGS) readings[count++] = case_rss_kib();
+    case_sleep_until(bench_now_ns() + INTERVAL_NS);
+    pthread_mutex_lock(&lock);
+  }
+  while (!consumed) pthread_cond_wait(&ended, &lock);
+  pthread_mutex_unlock(&lock);
+  return count;
 }
 
 int main(int argc, char **argv) {
-  bench_t b = {.name = "case_producer", .what = "Some threads allocate, one frees; what is live is bounded.",
-               .args = args, .no_net = true};
+  bench_t b = {.name = "case_producer",
+               .what = "Threads that only allocate, one that only frees, bounded live memory.",
+               .args = args,
+               .no_net = true};
   bench_parse(&b, argc, argv);
   if (args[MIN].value > args[MAX].value) bench_usage(&b, "MIN is above MAX");
-  uint64_t threads = args[PRODUCERS].value, total = threads * args[BLOCKS].value;
-  pthread_t ids[64];
-  double *samples = bench_map(SAMPLES * sizeof *samples);
+  producing = args[PRODUCERS].value;
+  capacity = (args[LIVE_KIB].value << 10) / ((args[MIN].value + args[MAX].value) / 2 * BATCH) + 2;
+  queue = bench_map(capacity * sizeof *queue);
+  uint64_t *readings = bench_map(READINGS * sizeof *readings);
+  producer_t *producers = bench_map(producing * sizeof *producers);
+  pthread_t *ids = bench_map(producing * sizeof *ids);
+  const uint64_t threads = producing, base = case_rss_kib();
+  uint64_t freed = 0, allocated = 0;
+  uint64_t start = bench_now_ns();
+  pthread_t consumer = start_thread(consume, &freed);
   for (uint64_t i = 0; i < threads; i++) {
-    producers[i].rng = bench_rng(42, i);
-    producers[i].blocks = bench_map(QUEUE * sizeof(void *));
+    producers[i] = (producer_t){.rng = bench_rng(args[SEED].value, i),
+                                .blocks = args[BLOCKS].value / threads};
+    ids[i] = start_thread(produce, &producers[i]);
+    allocated += producers[i].blocks;
   }
-  uint64_t start = bench_now_ns(), freed = 0;
-  unsigned count = 0;
-  for (uint64_t i = 0; i < threads; i++)
-    if (pthread_create(&ids[i], NULL, produce, &producers[i]) != 0) bench_die("pthread_create");
-  while (freed < total) {
-    uint64_t before = freed;
-    for (uint64_t i = 0; i < threads; i++) {
-      producer_t *from = &producers[i];
-      uint64_t taken = atomic_load_explicit(&from->taken, memory_order_relaxed), bytes = 0;
-      uint64_t given = atomic_load_explicit(&from->given, memory_order_acquire);
-      // Some stay: the queues are what is live.
-      uint64_t upto = given == args[BLOCKS].value ? given : taken + (given - taken) / 16;
-      for (; taken < upto; taken++, freed++) {
-        size_t *p = from->blocks[taken % QUEUE];
-        bytes += *p;
-        free(p);
-      }
-      atomic_fetch_add_explicit(&from->bytes_taken, bytes, memory_order_release);
-      atomic_store_explicit(&from->taken, taken, memory_order_release);
-    }
-    if (freed == before) sched_yield();
-    if (freed > total / 2 && freed < total * 9 / 10 && count < SAMPLES &&
-        freed - total / 2 > count * (total / 4096))
-      samples[count++] = bench_rss_kib();
-  }
-  uint64_t ns = bench_now_ns() - start;
+  uint64_t count = watch(readings);
   for (uint64_t i = 0; i < threads; i++) pthread_join(ids[i], NULL);
-  qsort(samples, count, sizeof *samples, by_value);
-  b.extra[0] = (bench_extra_t){"steady_rss_kib", count ? samples[count / 2] : 0};
-  bench_report(&b, (bench_run_t){.ops = 2 * total, .ns = ns}, (bench_run_t){0}, bench_peak_rss_kib());
+  pthread_join(consumer, NULL);
+  bench_run_t run = {.ops = allocated + freed, .ns = bench_now_ns() - start};
+  if (freed != allocated) bench_wrong("number of blocks freed");
+  uint64_t steady = case_median(readings + count / 2, count - count / 2);
+  double live = (double)args[LIVE_KIB].value;
+  double held = steady > base ? (double)(steady - base) : 0;
+  bench_report_extra(&b, run, (bench_run_t){0}, bench_peak_rss_kib(),
+                     (bench_value_t[]){{"base_rss_kib", (double)base},
+                                       {"steady_rss_kib", held},
+                                       {"rss_per_live", held / live},
+                                       {0}});
   return 0;
 }

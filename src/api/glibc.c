@@ -23,9 +23,8 @@ HAK_API_PART(glibc);
 HAK_EXPORT bool hak_trim(size_t keep) {
   hak_heap_t *heap = hak_heap_enter();
   unsigned superslabs = (unsigned)(keep >> HAK_SUPERSLAB_SHIFT);
-  if (!heap) return hak_pool_trim(superslabs) != 0;
-  bool some = hak_heap_reclaim(heap, superslabs);
-  hak_heap_leave(heap);
+  bool some = hak_heap_reclaim_all(heap, superslabs);
+  if (heap) hak_heap_leave(heap);
   return some;
 }
 

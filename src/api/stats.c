@@ -64,6 +64,7 @@ static void add_pool(hak_report_t *r) {
   r->stats[HAK_STAT_tier_draining] = hak_load_relaxed(&hak_pool_counts.draining);
   r->stats[HAK_STAT_tier_free] = hak_load_relaxed(&hak_pool_counts.drained);
   r->stats[HAK_STAT_tier_hot] = hak_load_relaxed(&hak_pool_counts.hot);
+  r->stats[HAK_STAT_slab_purge] = hak_load_relaxed(&hak_pool_counts.purged);
 }
 
 static void add_totals(hak_report_t *r) {
@@ -179,6 +180,27 @@ static void print_warm_pool(hak_print_t *out, const hak_report_t *r) {
   }
 }
 
+static void print_ratio(hak_print_t *out, const char *what, uint64_t n, uint64_t of) {
+  uint64_t hundredths = of ? n * 100 / of : 0;
+  hak_print(out, "  %-34s %8u.%u%u\n", what, hundredths / 100, hundredths / 10 % 10,
+            hundredths % 10);
+}
+
+// HAKMEM_POOL_MID_INUSE_DEFERRED_STATS.
+static void print_deferred(hak_print_t *out, const hak_report_t *r) {
+  uint64_t blocks = r->stats[HAK_STAT_free_remote], slabs = r->stats[HAK_STAT_remote_flush];
+  uint64_t drains = r->stats[HAK_STAT_remote_drain];
+  hak_print(out, "hakmem deferred frees of process %u\n", (uint64_t)hak_os_pid());
+  hak_print(out, "  %-34s %11u\n", "blocks handed over", blocks);
+  hak_print(out, "  %-34s %11u\n", "hits: slab in the map already", blocks - slabs);
+  hak_print(out, "  %-34s %11u\n", "drains of the whole map", drains);
+  hak_print(out, "  %-34s %11u\n", "slabs drained", slabs);
+  hak_print(out, "  %-34s %11u\n", "empty transitions", r->stats[HAK_STAT_remote_empty]);
+  print_ratio(out, "blocks per slab drained", blocks, slabs);
+  print_ratio(out, "slabs per drain", slabs, drains);
+  hak_print(out, "  %-34s %11s\n", "probes per free (direct-mapped)", "1");
+}
+
 HAK_EXPORT void hak_stats_print(int fd, bool json) {
   hak_report_t report;
   hak_stats_collect(&report);
@@ -213,16 +235,18 @@ static int open_file(const char *pattern) {
 
 void hak_stats_at_exit(void) {
   bool stats = hak_option(STATS) != HAK_STATS_OFF;
-  if (!stats && !hak_option(WARM_POOL_STATS)) return;
+  bool warm = hak_option(WARM_POOL_STATS), deferred = hak_option(POOL_MID_INUSE_DEFERRED_STATS);
+  if (!stats && !warm && !deferred) return;
   const char *file = hak_option_text(STATS_FILE);
   int fd = file ? open_file(file) : 2;
   if (fd < 0) return;
   if (stats) hak_stats_print(fd, hak_option(STATS) == HAK_STATS_JSON);
-  if (hak_option(WARM_POOL_STATS)) {
+  if (warm || deferred) {
     hak_report_t report;
     hak_stats_collect(&report);
     hak_print_t out = {.fd = fd};
-    print_warm_pool(&out, &report);
+    if (warm) print_warm_pool(&out, &report);
+    if (deferred) print_deferred(&out, &report);
     hak_print_flush(&out);
   }
   if (file) hak_os_close(fd);

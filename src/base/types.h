@@ -222,10 +222,11 @@ struct hak_heap {
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];
-  uint32_t spares;    // SPARE slabs of all classes
-  uint32_t drainings; // hak_pool_counts.draining when SPARE slabs were last looked through
-  bool transient;     // attached for one call only: the thread is ending
-  uint32_t id;        // number for hak_heap_by_id, from 1
+  uint32_t spares;      // SPARE slabs of all classes
+  uint32_t drainings;   // hak_pool_counts.draining when SPARE slabs were last looked through
+  uint32_t reclaim_met; // the last request of hak_heap_reclaim_all it has followed
+  bool transient;       // attached for one call only: the thread is ending
+  uint32_t id;          // number for hak_heap_by_id, from 1
 #if HAK_SECURE
   uint32_t held_first, held_end; // the oldest in held, and behind the newest
   uint64_t held_bytes;           // in quarantine

@@ -2,6 +2,7 @@
 
 #include "base/bits.h"
 #include "core/options.h"
+#include "core/pressure.h"
 #include "os/os.h"
 #include "superslab/seal.h"
 #include "superslab/superslab.h"
@@ -48,6 +49,13 @@ static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level E
 static _Atomic uint32_t keep_limit; // 0: HAKMEM_LRU_CAP
 static _Atomic uint32_t regrets;
 static _Atomic uint64_t evicted_at, regretted_at; // ms
+
+// The same for the pages of free slabs in SuperSlabs that drain: they go back as it
+// gets emptier, but not while such SuperSlabs are needed again at once.
+#define PURGE_REGRETS 4
+static _Atomic uint32_t purge_regrets;
+static _Atomic uint64_t purged_at, purge_regretted_at; // ms
+
 _Static_assert(HAK_SLABS_PER_SUPERSLAB == 1u << EMPTY, "levels are powers of two");
 
 static void set_bit(unsigned set, uint32_t number) {
@@ -152,8 +160,8 @@ static void publish(uint32_t number) {
 // The caller has claimed bits, a run or single slabs: the descriptor of the first.
 static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
   hak_slab_t *slabs = hak_slab_at(number << HAK_SLABS_SHIFT);
-  // Relaxed is enough: only the owner of the slabs asks and only whoever held the
-  // whole SuperSlab clears; both are ordered by the claims on free_mask.
+  // Relaxed is enough: only the owner of the slabs asks and only who holds them, or the
+  // whole SuperSlab, clears; both are ordered by the claims on free_mask.
   uint32_t dirty =
       atomic_fetch_or_explicit(&hak_registry.superslabs[number].dirty, bits, memory_order_relaxed);
   hak_slab_t *first = slabs + hak_low_bit(bits);
@@ -181,6 +189,14 @@ static void took(uint32_t number, uint32_t bits, unsigned n, hak_claim_t *claim)
   claim->more = n > 1 ? 0 : (bits & (bits - 1)) >> hak_low_bit(bits);
 }
 
+// A SuperSlab that drains was claimed from.
+static void needed_again(void) {
+  uint64_t now = hak_os_clock_ms();
+  if (now - hak_load_relaxed(&purged_at) > REGRET_MS) return;
+  hak_store_relaxed(&purge_regretted_at, now);
+  hak_fetch_add_relaxed(&purge_regrets, 1);
+}
+
 // Tries to claim slabs of one SuperSlab, all with one compare-and-swap.
 static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *claim) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
@@ -201,6 +217,7 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
         hak_store_relaxed(&empty_low, left);
     } else if (word & HAK_SUPERSLAB_DRAINING) {
       claim->source = HAK_FROM_DRAINING;
+      needed_again();
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
     }
     if (sets_of(word) != sets_of(rest)) publish(number);
@@ -223,7 +240,13 @@ bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
   return false;
 }
 
+// Near its limit the process keeps nothing.
+static bool short_of_memory(void) {
+  return hak_load_relaxed(&hak_mapped.mapped) >= hak_memory_limit - hak_memory_limit / 8;
+}
+
 static uint32_t keep_now(void) {
+  if (short_of_memory()) return 0;
   uint32_t keep = hak_load_relaxed(&keep_limit), cap = (uint32_t)hak_option(LRU_CAP);
   if (keep <= cap) return cap;
   if (hak_os_clock_ms() - hak_load_relaxed(&regretted_at) < CALM_MS) return keep;
@@ -283,9 +306,8 @@ static uint32_t count_release(uint64_t old, uint64_t now) {
   return hak_fetch_add_relaxed(&empty_count, 1) + 1;
 }
 
-hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
-  uint32_t index = hak_slab_index(slab), number = index >> HAK_SLABS_SHIFT;
-  uint32_t bits = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+// The caller gives up slabs of a SuperSlab: the free mask word before and after.
+static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
   uint64_t old = hak_load_relaxed(free_mask), now;
   do {
@@ -293,13 +315,84 @@ hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
     now = word_released(old, bits);
     // Release: pairs with the acquire in claim_in. Seq_cst for publish (P2).
   } while (!hak_cas_seq_cst(free_mask, &old, now));
-  uint32_t empties = count_release(old, now);
-  if (sets_of(old) != sets_of(now)) publish(number);
+  *before = old;
+  return now;
+}
+
+// Gives the pages of a SuperSlab's free slabs back to the system: claims those that
+// were used, as if they were needed, so that nobody else has them meanwhile. The bits
+// come back by release, which tells whether the SuperSlab got empty meanwhile. Their
+// number is returned, 0 if there was nothing to do.
+static uint32_t purge(uint32_t number) {
+  hak_superslab_t *superslab = &hak_registry.superslabs[number];
+  uint64_t word = hak_load_relaxed(&superslab->free_mask);
+  uint32_t bits;
+  do {
+    bits = (uint32_t)word & hak_load_relaxed(&superslab->dirty);
+    if (!bits || (uint32_t)word == ALL_FREE) return 0;
+    // Acquire: pairs with the release above: the last owners are done with the slabs.
+  } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
+  hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false); // or all of it would stay
+  for (uint32_t rest = bits, n; rest != 0; rest &= ~hak_ones(hak_low_bit(rest), n)) {
+    unsigned first = hak_low_bit(rest);
+    for (n = 1; first + n < HAK_SLABS_PER_SUPERSLAB && (rest >> (first + n) & 1);) n++;
+    char *start = (char *)superslab->base + ((size_t)first << HAK_SLAB_SHIFT);
+    // Relaxed: only who holds the slabs asks, see take.
+    if (hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT))
+      atomic_fetch_and_explicit(&superslab->dirty, ~hak_ones(first, n), memory_order_relaxed);
+  }
+  hak_fetch_add_relaxed(&hak_pool_counts.purged, (uint64_t)__builtin_popcount(bits));
+  return bits;
+}
+
+// Whether a release made the SuperSlab so much emptier that its free slabs' pages are
+// worth a call: it began to drain, or has at most half of the slabs it had.
+static bool purge_now(uint64_t old, uint64_t now) {
+  if (!(now & HAK_SUPERSLAB_DRAINING) || !hak_option(PURGE)) return false;
+  if ((old & HAK_SUPERSLAB_DRAINING) &&
+      hak_high_bit(used_slabs((uint32_t)old)) == hak_high_bit(used_slabs((uint32_t)now)))
+    return false;
+  uint64_t ms = hak_os_clock_ms();
+  if (hak_load_relaxed(&purge_regrets) >= PURGE_REGRETS && !short_of_memory()) {
+    if (ms - hak_load_relaxed(&purge_regretted_at) < CALM_MS) return false;
+    hak_store_relaxed(&purge_regrets, 0u);
+  }
+  hak_store_relaxed(&purged_at, ms);
+  return true;
+}
+
+// release, and what follows from it; how many SuperSlabs are empty now if this one is.
+static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t *now) {
+  *now = release(number, bits, old);
+  uint32_t empties = count_release(*old, *now);
+  if (sets_of(*old) != sets_of(*now)) publish(number);
+  return empties;
+}
+
+hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
+  uint32_t index = hak_slab_index(slab), number = index >> HAK_SLABS_SHIFT;
+  uint32_t bits = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+  uint64_t old, now;
+  uint32_t empties = give_up(number, bits, &old, &now);
+  if (purge_now(old, now) && (bits = purge(number)) != 0)
+    empties = give_up(number, bits, &old, &now);
   if (empties == 0) return HAK_RELEASED;
   uint32_t keep = keep_now();
   if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
   return HAK_RELEASED_EVICTED;
+}
+
+unsigned hak_pool_purge(void) {
+  unsigned count = 0;
+  for (uint32_t number = 1, superslabs = hak_superslab_count(); number < superslabs; number++) {
+    uint64_t old, now;
+    uint32_t bits = purge(number);
+    if (!bits) continue;
+    count += (unsigned)__builtin_popcount(bits);
+    give_up(number, bits, &old, &now);
+  }
+  return count;
 }
 
 unsigned hak_pool_trim(unsigned keep) {

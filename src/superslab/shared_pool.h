@@ -47,11 +47,15 @@ HAK_INLINE bool hak_pool_draining(const hak_slab_t *slab) {
 typedef struct {
   hak_word_t empty, evict;           // became empty, given back to the system
   hak_word_t draining, drained, hot; // began to drain, became empty by it, needed again
+  hak_word_t purged;                 // free slabs whose pages were given back
 } hak_pool_counts_t;
 HAK_INTERNAL extern hak_pool_counts_t hak_pool_counts;
 
 // Give empty SuperSlabs beyond keep back to the system; number of them.
 unsigned hak_pool_trim(unsigned keep);
+
+// Give back the pages of all free slabs of SuperSlabs in use; number of slabs.
+unsigned hak_pool_purge(void);
 
 // Give back as many empty SuperSlabs as nobody needed since the last such call.
 unsigned hak_pool_trim_idle(void);

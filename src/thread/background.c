@@ -5,18 +5,22 @@
 #include <signal.h>
 
 #include "core/options.h"
+#include "core/pressure.h"
 #include "os/os.h"
 #include "superslab/shared_pool.h"
+#include "thread/heap.h"
 #include "thread/process.h"
 
 #define PERIOD_MS 1000
+#define PRESSED 100 // hundredths of a per cent of the time in which somebody waited for memory
 #define STACK_SIZE ((size_t)128 << 10)
 
 static void *helper(void *unused) {
   (void)unused;
   for (;;) {
     hak_os_sleep_ms(PERIOD_MS);
-    hak_pool_trim_idle();
+    if (hak_pressure() >= PRESSED) hak_heap_reclaim_all(NULL, 0);
+    else hak_pool_trim_idle();
   }
   return NULL;
 }

@@ -31,10 +31,13 @@ static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
 }
 
-// A SuperSlab is going to be used in full if the class is growing, or if the heaps have
+// A SuperSlab is going to be used in full if its blocks are small, so that none has a
+// page that the program leaves alone, and if the class is growing, or if the heaps have
 // much more than the slab per class that each of them may have begun and left.
+#define FILLS_MAX 4096 // bytes per block
 #define BEGUN_BYTES ((uint64_t)HAK_CLASSES * HAK_SLAB_SIZE)
 static bool fills(const hak_heap_t *heap, unsigned c) {
+  if (hak_class_size(c) > FILLS_MAX) return false;
   return heap->warm[c].growth >= GROWING ||
          hak_load_relaxed(&hak_mapped.superslab_bytes) >= hak_heap_count() * BEGUN_BYTES;
 }
@@ -85,7 +88,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   }
   if ((slab = acquire(heap, c)) != NULL) return slab;
   hak_heap_set_front(heap, c, &hak_slab_none);
-  hak_heap_reclaim(heap, 0); // out of memory: what is kept may do
+  hak_heap_reclaim_all(heap, 0); // out of memory: what is kept may do
   if ((slab = hak_warm_take(heap, c)) != NULL) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
   else if ((slab = acquire(heap, c)) == NULL) hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
@@ -106,8 +109,13 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   uint32_t got = 0;
   hak_owner_inc(&heap->classes[c].refills);
   if (++heap->ticks >= FLUSH_TICKS) hak_remote_flush(heap);
+  hak_heap_reclaim_if_asked(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
   if (slab != &hak_slab_none) {
+    if (HAK_UNLIKELY(tiny && slab->free)) { // others had freed them, and it was asked just now
+      hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
+      return slab;
+    }
     if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_carve, 1);
     } else if ((got = hak_slab_collect(slab, false)) != 0) {
@@ -149,15 +157,10 @@ static void *alloc_tiny(hak_heap_t *heap, size_t size) {
 }
 
 // The block that the newest hint of a ring names.
-static void *alloc_hinted(hak_heap_t *heap, hak_ring_t *ring) {
+static void *alloc_hinted(hak_ring_t *ring) {
   uint32_t hint = ring->hint[--ring->count], number = hak_hint_number(hint);
   hak_slab_t *slab = hak_hint_slab(hint);
-  if (hint & HAK_HINT_FOREIGN) {
-    hak_remote_take_l2(heap, slab, number);
-    hak_owner_inc(&heap->stats[HAK_STAT_l2_foreign]);
-  } else {
-    hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
-  }
+  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
   hak_owner_inc(&ring->allocs);
   return slab->start + (size_t)number * ring->size;
 }
@@ -165,7 +168,7 @@ static void *alloc_hinted(hak_heap_t *heap, hak_ring_t *ring) {
 static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
-  if (ring->count) return alloc_hinted(heap, ring);
+  if (ring->count) return alloc_hinted(ring);
   ring->missed = true;
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
@@ -196,7 +199,7 @@ static void *take_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
   bool fresh = false;
   void *p = hak_l25_alloc(size, &fresh, &source);
   if (!p) {
-    hak_heap_reclaim(heap, 0);
+    hak_heap_reclaim_all(heap, 0);
     p = hak_l25_alloc(size, &fresh, &source);
   }
   if (zeroed) *zeroed = fresh;
@@ -212,7 +215,7 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   void *p = hak_huge_alloc(size, alignment);
   if (!p) {
-    hak_heap_reclaim(heap, 0);
+    hak_heap_reclaim_all(heap, 0);
     if (!(p = hak_huge_alloc(size, alignment))) return NULL;
   }
   if (zeroed) *zeroed = true;
@@ -368,7 +371,12 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
 // ---------------------------------------------------------------------------
 // Free.
 
-void hak_front_slab_event(hak_slab_t *slab) { hak_heap_slab_event(hak_tls_heap, slab); }
+static void slab_event(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_heap_slab_event(heap, slab);
+  hak_heap_reclaim_if_asked(heap);
+}
+
+void hak_front_slab_event(hak_slab_t *slab) { slab_event(hak_tls_heap, slab); }
 
 static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {
   hak_slab_t *slab = block->slab;
@@ -381,14 +389,14 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   } else {
     hak_link_set(p, slab->free);
     slab->free = p;
-    if (hak_owner_dec_negative(&slab->frees_left)) hak_heap_slab_event(heap, slab);
+    if (hak_owner_dec_negative(&slab->frees_left)) slab_event(heap, slab);
   }
 }
 
 // A run that is not in front may be of use again, or of none.
 HAK_NOINLINE HAK_HOT static void put_l2_event(hak_slab_t *slab, uint64_t mask) {
   if (slab->place == HAK_PLACE_FULL || mask == ((uint64_t)1 << slab->capacity) - 1)
-    hak_heap_slab_event(hak_load_relaxed(&slab->holder), slab);
+    slab_event(hak_load_relaxed(&slab->holder), slab);
 }
 
 HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, uint32_t hint) {
@@ -410,20 +418,12 @@ HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
   if (HAK_UNLIKELY(slab->place != HAK_PLACE_ACTIVE)) put_l2_event(slab, mask);
 }
 
-HAK_INLINE void put_foreign_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t number) {
-  hak_ring_t *ring = &heap->ring[hak_slab_class(slab) - HAK_TINY_CLASSES];
-  uint32_t hint = HAK_HINT_FOREIGN | slab->hint | number;
-  if (HAK_LIKELY(hak_ring_has_room(ring))) hak_ring_push(ring, hint);
-  else hak_ring_push_full(heap, ring, hint);
-  hak_remote_free_l2(heap, slab, number); // may hand over, and forget the hint, at once
-}
-
-static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p) {
+static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {
   hak_slab_t *slab = block->slab;
   if (!heap) hak_remote_push_one(slab, p, block->number);
   else if (hak_load_relaxed(&slab->holder) == heap)
     put_l2(slab, hak_load_relaxed(&slab->mask), block->number);
-  else put_foreign_l2(heap, slab, block->number);
+  else hak_remote_free_l2(heap, slab, block->number, function);
 }
 
 // The same for everything that is not a block of one of this thread's L2 runs. Of another
@@ -434,7 +434,7 @@ HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const c
   uint32_t number;
   if (HAK_LIKELY(hak_slab_kind(slab) == HAK_KIND_L2 && heap != &hak_heap_none &&
                  hak_slab_block_l2(slab, p, &number) && !hak_remote_holds_l2(heap, slab, number)))
-    put_foreign_l2(heap, slab, number);
+    hak_remote_free_l2(heap, slab, number, function);
   else hak_front_free_slow(p, function);
 }
 
@@ -468,7 +468,7 @@ HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
                            const char *function) {
   switch (block->kind) {
   case HAK_KIND_TINY: free_tiny(heap, block, p, function); break;
-  case HAK_KIND_L2: free_l2(heap, block, p); break;
+  case HAK_KIND_L2: free_l2(heap, block, p, function); break;
   case HAK_KIND_L25:
     if (!hak_l25_claim(block->slab)) hak_misuse_double_free(function, p, block->usable);
     else free_l25(heap, block->slab);

@@ -84,7 +84,6 @@ HAK_INLINE void *hak_front_hit_l2(size_t size) {
   uint32_t count = ring->count;
   if (HAK_UNLIKELY(count == 0)) return NULL;
   uint32_t hint = ring->hint[count - 1], number = hak_hint_number(hint);
-  if (HAK_UNLIKELY(hint & HAK_HINT_FOREIGN)) return NULL;
   ring->count = count - 1;
   hak_slab_t *slab = hak_hint_slab(hint);
   hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));

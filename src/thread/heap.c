@@ -274,6 +274,7 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
 // What comes back from others may empty the slab or make it usable again.
 static void collected(hak_heap_t *heap, hak_slab_t *slab, uint32_t count) {
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
+  if (count != 0 && hak_slab_live(slab) == 0) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if (slab->place == HAK_PLACE_ACTIVE) return;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   bool event = tiny ? (int64_t)hak_load_relaxed(&slab->frees_left) < 0 : hak_slab_usable(slab);
@@ -338,14 +339,31 @@ bool hak_heap_adopt(hak_heap_t *mine) {
   return true;
 }
 
-bool hak_heap_reclaim(hak_heap_t *heap, unsigned keep) {
+static void reclaim(hak_heap_t *heap) {
   hak_quarantine_flush(heap);
   hak_remote_flush(heap);
   hak_heap_drain(heap);
   while (hak_heap_adopt(heap)) {
   }
   hak_heap_release_idle(heap);
-  return hak_pool_trim(keep) != 0;
+}
+
+// Protocol T1: a request is a new number; each owner compares it with the one it has
+// met last whenever it does not hit the front. Relaxed: nothing is handed over by it.
+static _Atomic uint32_t reclaim_requests;
+
+bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
+  hak_fetch_add_relaxed(&reclaim_requests, 1);
+  if (heap) hak_heap_reclaim_if_asked(heap);
+  unsigned some = hak_pool_trim(keep);
+  return (some + hak_pool_purge()) != 0;
+}
+
+void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
+  uint32_t requests = hak_load_relaxed(&reclaim_requests);
+  if (HAK_LIKELY(heap->reclaim_met == requests)) return;
+  heap->reclaim_met = requests;
+  reclaim(heap);
 }
 
 // ---------------------------------------------------------------------------

@@ -54,9 +54,12 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
 // Gives back empty slabs that the heap keeps (owner).
 void hak_heap_release_idle(hak_heap_t *heap);
 
-// Everything that can be had back at once: what this heap and ended threads' heaps
-// keep, then empty SuperSlabs beyond `keep` (owner). True if some went back.
-bool hak_heap_reclaim(hak_heap_t *heap, unsigned keep);
+// Everything that can be had back: what this heap (owner; NULL: none) and ended threads'
+// heaps keep, empty SuperSlabs beyond `keep`, pages of free slabs. Heaps of other threads
+// follow when they next refill or empty a slab. True if memory went back now.
+bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep);
+// Follows such a request of another thread (owner).
+void hak_heap_reclaim_if_asked(hak_heap_t *heap);
 
 // Debug builds: walks the heap's slabs and aborts if an invariant of types.h does
 // not hold (owner).

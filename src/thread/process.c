@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "core/options.h"
+#include "core/pressure.h"
 #include "os/os.h"
 #include "superslab/seal.h"
 #include "superslab/shared_pool.h"
@@ -41,5 +42,6 @@ __attribute__((constructor(101))) static void start(void) {
   pthread_atfork(NULL, NULL, after_fork_in_child);
   hak_options_report();
   hak_guard_start();
+  hak_pressure_init();
   hak_background_start();
 }

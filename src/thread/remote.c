@@ -5,11 +5,11 @@
 #include "superslab/seal.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
-#include "thread/ring.h"
 
 // Adds a chain (tiny) or set (L2) of blocks to the slab's remote word (R1).
-// mine: this thread's heap, NULL without one.
-static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *mine) {
+// mine: this thread's heap, NULL without one; function: what the program called.
+static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *mine,
+                 const char *function) {
   uint64_t old = hak_load_relaxed(&slab->remote), now;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   do {
@@ -28,9 +28,10 @@ static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *
     hak_owner_add(&mine->stats[HAK_STAT_free_remote], entry->count);
   }
   if (!tiny && (old & entry->mask))
-    hak_misuse_double_free(
-        "free", slab->start + hak_low_bit(old & entry->mask) * hak_class_size(hak_slab_class(slab)),
-        hak_class_size(hak_slab_class(slab)));
+    hak_misuse_double_free(function,
+                           slab->start + hak_low_bit(old & entry->mask) *
+                                             hak_class_size(hak_slab_class(slab)),
+                           hak_class_size(hak_slab_class(slab)));
   if (old & HAK_REMOTE_QUEUED) return;
   if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
   hak_heap_t *owner = hak_slab_owner(slab);
@@ -42,14 +43,14 @@ static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
   hak_remote_entry_t chain = *entry;
   entry->slab = NULL;
   unsigned c = hak_slab_class(chain.slab);
-  if (c >= HAK_TINY_CLASSES) hak_ring_forget(&heap->ring[c - HAK_TINY_CLASSES], chain.slab);
   heap->pending -= chain.count * (uint32_t)hak_class_size(c);
-  push(chain.slab, &chain, heap);
+  push(chain.slab, &chain, heap, "free");
 }
 
 void hak_remote_flush(hak_heap_t *heap) {
   heap->ticks = 0;
   if (heap->pending == 0) return;
+  hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);
   for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++)
     if (heap->remote_map[i].slab) flush_entry(heap, &heap->remote_map[i]);
 }
@@ -91,15 +92,12 @@ bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   return entry->slab == slab && (entry->mask >> block & 1);
 }
 
-void hak_remote_take_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
-  HAK_ASSERT(hak_remote_holds_l2(heap, slab, block));
-  hak_remote_entry_t *entry = entry_of(heap, slab);
-  entry->mask &= ~((uint64_t)1 << block);
-  heap->pending -= (uint32_t)hak_class_size(hak_slab_class(slab));
-  if (--entry->count == 0) entry->slab = NULL;
-}
-
-void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
+void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
+  if (HAK_LIKELY(!hak_option(POOL_MID_INUSE_DEFERRED))) {
+    const hak_remote_entry_t one = {.slab = slab, .mask = (uint64_t)1 << block, .count = 1};
+    push(slab, &one, heap, function);
+    return;
+  }
   hak_remote_entry_t *entry = entry_for(heap, slab);
   entry->mask |= (uint64_t)1 << block;
   added(heap, entry, hak_class_size(hak_slab_class(slab)));
@@ -109,5 +107,5 @@ void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {
   hak_remote_entry_t entry = {.slab = slab, .count = 1};
   if (hak_slab_kind(slab) == HAK_KIND_TINY) entry.head = entry.tail = p;
   else entry.mask = (uint64_t)1 << block;
-  push(slab, &entry, NULL);
+  push(slab, &entry, NULL, "free");
 }

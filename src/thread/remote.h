@@ -1,9 +1,11 @@
 // remote.h: freeing blocks of slabs that another heap owns.
 //
-// A thread collects such blocks in a small map keyed by slab and hands each
+// A thread collects tiny blocks in a small map keyed by slab and hands each
 // slab's chain over with one compare-and-swap (protocol R1); the first chain a
 // slab gets also puts it into its owner's inbox (R2). What is held back is
 // bounded by HAKMEM_REMOTE_PENDING bytes per thread and flushed on refills.
+// L2 blocks go at once, unless HAKMEM_POOL_MID_INUSE_DEFERRED collects them as
+// well (row M6, docs/decisions/0018-deferred.md).
 // Tests: test/unit/test_remote.c, test/model/remote.pml.
 
 #ifndef HAK_THREAD_REMOTE_H
@@ -14,9 +16,7 @@
 // p: start of a block of a tiny slab, or block number of an L2 run.
 // function is what the program called, for messages.
 void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const char *function);
-void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
-// Takes it out again, for use: false if it is not held back.
-void hak_remote_take_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
+void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function);
 // Whether this thread holds back the block of an L2 run.
 bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
 // Hands over all that this heap's thread holds back.

@@ -1,10 +1,9 @@
 // ring.h: what this thread freed last, in front of the L2 and L2.5 pools (row M3).
 //
 // The L2 ring of a class is a small LIFO of hints: "block n of that run was freed by
-// this thread". A hint owns nothing: the block is marked free where it always is, in
-// the run's mask, or, if another heap owns the run (HAK_HINT_FOREIGN), in this thread's
-// remote map. So a ring holds no memory back, the older half of a full one is simply
-// forgotten, and double frees are still seen exactly.
+// this thread" (one that its heap owns). A hint owns nothing: the block is marked free
+// where it always is, in the run's mask. So a ring holds no memory back, the older half
+// of a full one is simply forgotten, and double frees are still seen exactly.
 //
 // Capacities adapt to each class (row M4): a ring that was full and later empty would
 // have served more blocks if it were larger, so the next time it is full it grows, to
@@ -13,8 +12,7 @@
 //
 // Invariant (hak_heap_check): the block that a hint names is marked free there, and the
 // run is not SPARE. Hence an allocation looks into the ring first and takes from a
-// mask only when it is empty, and whoever takes a run out of use or hands over an entry
-// of the remote map lets the ring forget it.
+// mask only when it is empty, and whoever takes a run out of use lets the ring forget it.
 //
 // The L2.5 ring holds whole runs that are in nobody's hands: at most
 // HAKMEM_L25_RING_CAP of them and HAKMEM_L25_RING_BYTES; they go back with the
@@ -29,13 +27,12 @@
 #include "superslab/slab.h"
 #include "thread/heap.h"
 
-// Bit 31 of a hint; the bits below are slab index and number of the block.
-#define HAK_HINT_FOREIGN ((uint32_t)1 << 31)
-_Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_HINT_NUMBER_BITS <= 31,
-               "a hint and its flag fit 32 bits");
+// A hint is slab index and number of the block.
+_Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_HINT_NUMBER_BITS <= 32,
+               "a hint fits 32 bits");
 
 HAK_INLINE hak_slab_t *hak_hint_slab(uint32_t hint) {
-  return hak_slab_at((hint & ~HAK_HINT_FOREIGN) >> HAK_HINT_NUMBER_BITS);
+  return hak_slab_at(hint >> HAK_HINT_NUMBER_BITS);
 }
 HAK_INLINE uint32_t hak_hint_number(uint32_t hint) {
   return hint & ((1u << HAK_HINT_NUMBER_BITS) - 1);

@@ -12,7 +12,7 @@
 // left out, as is that a claim may take more than it needs: here the claim of two.
 //
 // Mirrors src/superslab/shared_pool.c: claim_in, take, hak_pool_map, evict,
-// hak_pool_release, hak_pool_add_cold, hak_pool_take_cold; src/superslab/
+// purge, hak_pool_release, hak_pool_add_cold, hak_pool_take_cold; src/superslab/
 // superslab.c: commit, hak_superslab_acquire, hak_superslab_decommit (range).
 //
 // Checked: a slab has one owner; memory of a slab in use is never given back; a
@@ -28,6 +28,8 @@
 // broken pool BROKEN_mask_early: the free mask is published before the memory is committed
 // broken pool BROKEN_release_early: the bits are set before the owner is done with the slab
 // broken pool BROKEN_dirty_cleared: decommit forgets what was used though the contents are kept
+// broken pool BROKEN_purge_unclaimed: pages of free slabs are discarded without a claim
+// broken pool BROKEN_purge_forgets: purge forgets what was used though the contents are kept
 // broken pool BROKEN_dirty_late: dirty is cleared after the number became cold
 
 #define NUMBERS 2
@@ -86,6 +88,43 @@ inline claim() {
   :: bits -> take()
   :: else
   fi
+}
+
+// purge: claims the free slabs that were used, whichever they are, gives their pages back
+// and forgets that they were used; the release below ends it.
+inline purge() {
+  seen = free_mask[n];                                 // word = load_relaxed(&free_mask)
+  do
+  :: (seen & dirty[n]) == 0 || seen == ALL_FREE -> bits = 0; break // if (!bits || all) return 0
+  :: else ->
+    bits = seen & dirty[n];
+#ifdef BROKEN_purge_unclaimed
+    break
+#else
+    if
+    :: d_step { free_mask[n] == seen -> free_mask[n] = seen & ~bits; own() }; break
+    :: d_step { else -> seen = free_mask[n]; bits = 0 }
+    fi
+#endif
+  od;
+  if
+  :: bits ->
+    if
+    :: d_step {                                        // hak_os_discard
+        assert((!(bits & 1) || owner[n * 2] == 0 || owner[n * 2] == me)
+               && (!(bits & 2) || owner[n * 2 + 1] == 0 || owner[n * 2 + 1] == me));
+        content[n] = content[n] & ~bits };
+      dirty[n] = dirty[n] & ~bits                      // fetch_and(&superslab->dirty, ~bits)
+    :: true                                            // refused, contents kept
+#ifdef BROKEN_purge_forgets
+      ; dirty[n] = dirty[n] & ~bits
+#endif
+    fi
+  :: else
+  fi
+#ifdef BROKEN_purge_unclaimed
+  ; bits = 0
+#endif
 }
 
 inline add_cold() { cold[n] = 1 }                      // hak_pool_add_cold: set_bit(COLD, number)
@@ -177,7 +216,7 @@ inline evict() { // and hak_superslab_decommit
 
 proctype thread() {
   byte me = _pid, n, bits, want, seen;             // bits: slabs of n it holds
-  bit zeroed, taken, forget;
+  bit zeroed, taken, forget, lent;                 // lent: held to be purged only
 end:
   do
   :: atomic { bits == 0 -> busy++; n = 0; want = 1 }; claim(); atomic { busy--; seen = 0; want = 0 }
@@ -189,7 +228,8 @@ end:
     acquire_superslab(); atomic { busy--; want = 0 }
   :: atomic { bits == 0 && free_mask[0] == ALL_FREE -> busy++; n = 0 }; // hak_pool_trim
     evict(); busy--
-  :: bits -> d_step { use() }
+  :: atomic { bits == 0 -> busy++; n = 0 }; purge(); atomic { busy--; seen = 0; lent = (bits != 0) }
+  :: bits && !lent -> d_step { use() }
   :: atomic { bits -> busy++ };                        // hak_pool_release
 #ifdef BROKEN_release_plain
     seen = free_mask[n];
@@ -210,7 +250,7 @@ end:
     d_step { use(); disown() };
 #endif
 #endif
-    bits = 0;
+    bits = 0; lent = 0;
     if
     :: seen == ALL_FREE -> evict()                     // empties > keep
     :: true                                            // kept

@@ -88,6 +88,7 @@ static void one_chain_per_slab(void) {
   for (unsigned k = 0; k < COUNT(sizes); k++) {
     hak_heap_t *me = mine();
     hak_option(REMOTE_PENDING) = 16 << 20;
+    hak_option(POOL_MID_INUSE_DEFERRED) = 1;
     start(&other, sizes[k], 6);
     hak_slab_t *slab = hak_slab_lookup(other.blocks[0]);
     slab -= hak_slab_kind(slab) == HAK_KIND_INTERIOR ? slab->offset : 0;

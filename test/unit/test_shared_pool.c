@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "core/options.h"
+#include "core/pressure.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
@@ -19,7 +20,7 @@ static hak_slab_t *acquire(unsigned n) {
 }
 
 // Who holds each slab: no slab is claimed twice. Runs stay inside a SuperSlab.
-#define SLABS_MAX (1u << 20)
+#define SLABS_MAX (1u << 22)
 static _Atomic uint8_t held[SLABS_MAX];
 static void mark(const hak_slab_t *slab, unsigned n, uint8_t from, uint8_t to) {
   uint32_t index = hak_slab_index(slab);
@@ -268,6 +269,87 @@ static void sparse_ones_drain(void) {
 }
 ISOLATED(sparse_ones_drain)
 
+// Pages of free slabs go back when their SuperSlab begins to drain, and again each time
+// half of what is left of it is gone; what is in use stays as it is.
+static char *memory_of(uint32_t number, unsigned slab) {
+  return hak_slab_start(hak_slab_at((number << HAK_SLABS_SHIFT) + slab));
+}
+static uint32_t dirty(uint32_t number) { return hak_registry.superslabs[number].dirty; }
+
+static void draining_ones_are_purged(void) {
+  hak_process_init();
+  hak_option(TIERS) = 1;
+  hak_option(PURGE) = 1;
+  uint32_t a = full_one();
+  for (unsigned i = 0; i < 32; i++) memset(memory_of(a, i), (int)i + 1, HAK_SLAB_SIZE);
+  release(a, 0, 23);
+  CHECK_EQUAL(hak_pool_counts.purged, 0);
+  release(a, 23, 24);
+  CHECK_EQUAL(hak_pool_counts.purged, 24);
+  CHECK_EQUAL(dirty(a), UINT32_MAX << 24);
+  CHECK_EQUAL(free_mask(a), UINT32_MAX >> 8);
+  for (unsigned i = 0; i < 24; i++) CHECK(all_zero(memory_of(a, i), HAK_SLAB_SIZE));
+  for (unsigned i = 24; i < 32; i++)
+    for (size_t at = 0; at < HAK_SLAB_SIZE; at += 512) CHECK_EQUAL(memory_of(a, i)[at], i + 1);
+  release(a, 24, 25); // 7 are left: the first since, then at most half of them
+  CHECK_EQUAL(hak_pool_counts.purged, 25);
+  release(a, 25, 28);
+  CHECK_EQUAL(hak_pool_counts.purged, 25);
+  release(a, 28, 29); // 3
+  CHECK_EQUAL(hak_pool_counts.purged, 29);
+  release(a, 29, 32);
+  CHECK_EQUAL(free_mask(a), UINT32_MAX);
+  hak_slab_t *again = acquire(16);
+  CHECK(number_of(again) == a && again->zeroed == !(dirty(a) & UINT32_MAX << 16));
+}
+ISOLATED(draining_ones_are_purged)
+
+static void purge_of_all(void) {
+  hak_process_init();
+  hak_option(TIERS) = 1;
+  uint32_t a = full_one(), b = full_one();
+  for (unsigned i = 0; i < 32; i++) *memory_of(a, i) = *memory_of(b, i) = 1;
+  release(a, 3, 7);
+  CHECK_EQUAL(hak_pool_purge(), 4);
+  CHECK_EQUAL(free_mask(a), 15u << 3);
+  CHECK_EQUAL(hak_pool_purge(), 0);
+  hak_slab_t *run = acquire(4);
+  CHECK(number_of(run) == a && run->zeroed && !*hak_slab_start(run));
+  for (unsigned i = 0; i < 3; i++) CHECK_EQUAL(*memory_of(a, i), 1);
+}
+ISOLATED(purge_of_all)
+
+// Where sparse SuperSlabs are needed again at once, their pages stay.
+static void no_purge_in_a_load_that_swings(void) {
+  hak_process_init();
+  hak_option(TIERS) = 1;
+  uint32_t a = full_one();
+  uint64_t purged = 0;
+  for (unsigned swing = 0; swing < 20; swing++) {
+    if (swing == 10) purged = hak_pool_counts.purged;
+    release(a, 0, 30);
+    for (unsigned i = 0; i < 30; i++) CHECK_EQUAL(number_of(acquire(1)), a);
+  }
+  CHECK(purged > 0 && hak_pool_counts.purged == purged);
+}
+ISOLATED(no_purge_in_a_load_that_swings)
+
+// Near the limit of the process nothing empty is kept.
+static void short_of_memory(void) {
+  hak_process_init();
+  hak_option(LRU_CAP) = 8;
+  hak_memory_limit = UINT64_MAX;
+  hak_pool_release(acquire(16), 16);
+  CHECK_EQUAL(committed(), 1);
+  hak_slab_t *a = acquire(16), *b = acquire(16), *c = acquire(16);
+  hak_memory_limit = hak_load_relaxed(&hak_mapped.mapped) + HAK_SUPERSLAB_SIZE / 16;
+  CHECK_EQUAL(hak_pool_release(c, 16), HAK_RELEASED_EVICTED);
+  hak_memory_limit *= 2;
+  hak_pool_release(a, 16), hak_pool_release(b, 16);
+  CHECK_EQUAL(committed(), 1);
+}
+ISOLATED(short_of_memory)
+
 static void without_tiers_the_first(void) {
   hak_process_init();
   hak_option(TIERS) = 0;
@@ -300,7 +382,7 @@ static uint64_t cheapest_round_trip(hak_slab_t *expected, unsigned n) {
 
 static void full_ones_are_not_searched(void) {
   hak_process_init();
-  enum { FULL = 20000 };
+  enum { FULL = SCALED(100000) };
   static hak_slab_t *high[FULL], *low[FULL];
   high[0] = acquire(16), low[0] = acquire(16);
   hak_pool_release(low[0] + 3, 1);
@@ -312,7 +394,7 @@ static void full_ones_are_not_searched(void) {
     CHECK_EQUAL(number_of(high[i]), i + 1);
     CHECK_EQUAL(number_of(low[i]), i + 1);
   }
-  // One slab, then a run of three, in the last: found behind 19 999 full ones.
+  // One slab, then a run of three, in the last: found behind all the full ones.
   hak_pool_release(low[FULL - 1] + 5, 1);
   uint64_t crowded = cheapest_round_trip(low[FULL - 1] + 5, 1);
   hak_pool_release(low[FULL - 1] + 6, 3);
@@ -431,6 +513,10 @@ int main(void) {
     ISOLATED_TEST(more_than_one),
     ISOLATED_TEST(the_fullest_first),
     ISOLATED_TEST(sparse_ones_drain),
+    ISOLATED_TEST(draining_ones_are_purged),
+    ISOLATED_TEST(purge_of_all),
+    ISOLATED_TEST(no_purge_in_a_load_that_swings),
+    ISOLATED_TEST(short_of_memory),
     ISOLATED_TEST(without_tiers_the_first),
     ISOLATED_TEST(full_ones_are_not_searched),
     ISOLATED_TEST(rebuild),

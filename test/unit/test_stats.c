@@ -250,21 +250,26 @@ static void stages_add_up(void) {
 ISOLATED(stages_add_up)
 
 // HAKMEM_WARM_POOL_STATS: a row per class that needed slabs, and the sum.
-static void warm_pool_table(void) {
-  static void *blocks[6400];
-  for (unsigned i = 0; i < 6400; i++) blocks[i] = hak_malloc(1024);
+static const char *printed_at_exit(uint64_t *option) {
+  static char text[4096];
   int ends[2], out = dup(2);
   CHECK(pipe(ends) == 0);
   dup2(ends[1], 2);
-  hak_option(WARM_POOL_STATS) = 1;
+  *option = 1;
   hak_stats_at_exit();
-  hak_option(WARM_POOL_STATS) = 0;
+  *option = 0;
   dup2(out, 2);
   close(ends[1]);
-  char text[4096];
   ssize_t n = read(ends[0], text, sizeof text - 1);
   CHECK(n > 0);
   text[n] = 0;
+  return text;
+}
+
+static void warm_pool_table(void) {
+  static void *blocks[6400];
+  for (unsigned i = 0; i < 6400; i++) blocks[i] = hak_malloc(1024);
+  const char *text = printed_at_exit(&hak_option(WARM_POOL_STATS));
   CHECK(strstr(text, "hakmem warm pool of process ") == text);
   hak_warm_t *c = &hak_heap_by_id(1)->warm[31];
   char row[200];
@@ -276,6 +281,41 @@ static void warm_pool_table(void) {
 }
 ISOLATED(warm_pool_table)
 
+// HAKMEM_POOL_MID_INUSE_DEFERRED_STATS: 100 blocks of a few runs, freed by another thread
+// together or one by one.
+static void *middle[100];
+static void *free_middle(void *unused) {
+  (void)unused;
+  for (unsigned i = 0; i < COUNT(middle); i++) hak_free(middle[i]);
+  return NULL;
+}
+static bool has_row(const char *text, const char *what, unsigned long long value) {
+  char row[100];
+  snprintf(row, sizeof row, "\n  %-34s %11llu\n", what, value);
+  return strstr(text, row) != NULL;
+}
+static uint64_t deferred;
+static void deferred_frees(void) {
+  hak_free(hak_malloc(1));
+  hak_option(POOL_MID_INUSE_DEFERRED) = deferred;
+  hak_option(REMOTE_PENDING) = 16 * MIB;
+  for (unsigned i = 0; i < COUNT(middle); i++) CHECK((middle[i] = hak_malloc(3000)) != NULL);
+  unit_join(unit_start(free_middle, NULL));
+  hak_trim(0);
+  const char *text = printed_at_exit(&hak_option(POOL_MID_INUSE_DEFERRED_STATS));
+  CHECK(strstr(text, "hakmem deferred frees of process ") == text);
+  CHECK(has_row(text, "blocks handed over", COUNT(middle)));
+  unsigned slabs = (COUNT(middle) + 20) / 21; // 21 blocks of 3072 bytes to a slab
+  CHECK(has_row(text, "slabs drained", deferred ? slabs : COUNT(middle)));
+  CHECK(has_row(text, "hits: slab in the map already", deferred ? COUNT(middle) - slabs : 0));
+  CHECK(has_row(text, "drains of the whole map", deferred));
+  CHECK(has_row(text, "empty transitions", slabs));
+}
+static void deferred_or_not(void **state) {
+  (void)state;
+  for (deferred = 0; deferred < 2; deferred++) unit_in_child(deferred_frees);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(exact_for_one_thread),
@@ -284,6 +324,7 @@ int main(void) {
     ISOLATED_TEST(right_for_a_running_thread),
     ISOLATED_TEST(stages_add_up),
     ISOLATED_TEST(warm_pool_table),
+    cmocka_unit_test(deferred_or_not),
   };
   return RUN(tests);
 }

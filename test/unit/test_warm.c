@@ -52,6 +52,35 @@ static void one_trip_brings_several(void) {
 }
 ISOLATED(one_trip_brings_several)
 
+// A trim of one thread reaches what another keeps, when that one next works.
+static _Atomic unsigned turn;
+static void wait_for_turn(unsigned wanted) {
+  while (atomic_load_explicit(&turn, memory_order_acquire) != wanted) sched_yield();
+}
+static void *keeper(void *unused) {
+  (void)unused;
+  options(4, 3);
+  fill_slabs(0, 30);
+  free_slabs(1, 30);
+  CHECK(hak_tls_heap->spares != 0);
+  atomic_store_explicit(&turn, 1, memory_order_release);
+  wait_for_turn(2);
+  void *other = hak_malloc(64); // a refill
+  CHECK_EQUAL(hak_tls_heap->spares, 0);
+  hak_free(other);
+  free_slabs(0, 1);
+  return NULL;
+}
+
+static void trim_reaches_other_threads(void) {
+  pthread_t thread = unit_start(keeper, NULL);
+  wait_for_turn(1);
+  hak_trim(0);
+  atomic_store_explicit(&turn, 2, memory_order_release);
+  unit_join(thread);
+}
+ISOLATED(trim_reaches_other_threads)
+
 static void off_is_off(void) {
   options(0, 0);
   fill_slabs(0, 100);
@@ -240,6 +269,7 @@ ISOLATED(background)
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(one_trip_brings_several),
+    ISOLATED_TEST(trim_reaches_other_threads),
     ISOLATED_TEST(off_is_off),
     ISOLATED_TEST(small_classes_do_not_hoard),
     ISOLATED_TEST(empties_are_kept),

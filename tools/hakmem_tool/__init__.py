@@ -3,8 +3,9 @@
 cli.py      arguments and subcommands
 run.py      `hakmem run`: a program on the system allocator and on HAKMEM
 stats.py    `hakmem stats`: statistics files, added up and printed
+bench.py    `hakmem bench`: HAKMEM against other allocators, by bench/compare.py
 which.py    `hakmem which`: is HAKMEM in that process?
-bench.py    `hakmem bench`: a short form of bench/compare.py
+record.py   `hakmem record`, `hakmem trace`: allocation traces
 launch.py   starts one program and measures it
 explain.py  why HAKMEM did not serve a program
 

@@ -1,4 +1,4 @@
-"""hakmem bench: HAKMEM against other allocators; a short form of bench/compare.py."""
+"""`hakmem bench`: HAKMEM against other allocators; a thin front of bench/compare.py."""
 
 import os
 import subprocess
@@ -7,25 +7,54 @@ import sys
 from . import ToolError
 from .launch import ROOT
 
-RUNNER = os.path.join(ROOT, "bench", "compare.py")
+BENCH = os.path.join(ROOT, "bench")
+
+
+def peer_names():
+    sys.path.insert(0, BENCH)
+    try:
+        import peers
+    finally:
+        sys.path.remove(BENCH)
+    return list(peers.PEERS)
+
+
+def arguments(args, peers):
+    """compare.py's arguments; peers are the names it can build."""
+    against = list(dict.fromkeys(name for name in args.against.split(",") if name))
+    if not against:
+        raise ToolError("--against names no allocator")
+    if "all" in against:
+        against = ["system", *peers]
+    others = [name for name in against if name not in peers]
+    built = [name for name in against if name in peers]
+    words = ["--allocators", ",".join([*others, "hakmem"])]
+    if built:
+        words += ["--peers", ",".join(built)]
+    # A peer that cannot be had is left out, so it cannot be what others are related to.
+    words += ["--reference", label(others[0]) if others else "hakmem"]
+    for trace in args.replay or ():
+        words += ["--replay", trace]
+    if not args.replay:
+        words += ["--suite", args.suite]
+    words += [f"--{flag}" for flag in ("quick", "net") if getattr(args, flag)]
+    for name in ("rounds", "budget", "json", "csv", "html"):
+        if getattr(args, name):
+            words += [f"--{name}", str(getattr(args, name))]
+    return words
+
+
+def label(text):
+    """The name that compare.py gives an allocator."""
+    base, *settings = text.split(":")
+    name, equals, _ = base.partition("=")
+    if equals:
+        return name
+    return os.path.basename(os.path.realpath(base)) if "/" in base and not settings else text
 
 
 def command(args):
-    if not os.path.exists(RUNNER):
-        raise ToolError("the benchmarks are not here: hakmem bench runs in the source tree")
-    words = [sys.executable, "-B", RUNNER, "--suite", args.suite]
-    others = [name for name in args.against.split(",") if name]
-    peers = [name for name in others if name != "system" and "/" not in name]
-    words += ["--allocators", ",".join(["hakmem", *(n for n in others if n not in peers)])]
-    if peers:
-        words += ["--peers", ",".join(peers)]
-    for flag in ("quick", "net"):
-        if getattr(args, flag):
-            words.append(f"--{flag}")
-    for name in ("rounds", "budget", "json", "csv"):
-        if getattr(args, name) is not None:
-            words += [f"--{name}", str(getattr(args, name))]
-    built = subprocess.run(["make", "-C", ROOT, "all"], stdout=subprocess.DEVNULL).returncode
-    if built != 0:
-        raise ToolError("make failed")
-    return subprocess.run(words).returncode
+    if not os.path.exists(os.path.join(ROOT, "build", "bench", "launch")):
+        raise ToolError("the benchmarks are not built; please run: make")
+    return subprocess.run([sys.executable, "-B", os.path.join(BENCH, "compare.py"),
+                           *arguments(args, peer_names())]).returncode

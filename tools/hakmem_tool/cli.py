@@ -5,16 +5,19 @@ import os
 import signal
 import sys
 
-from . import ToolError, bench, run, stats, which
+from . import ToolError, bench, record, run, stats, which
 
 DESCRIPTION = """\
 Runs programs on the HAKMEM allocator and shows what its heap did.
 
   hakmem run ./app args    the program on the system allocator and on HAKMEM:
                            same output? which is faster? what did the heap do?
+  hakmem bench             the benchmarks, against the system allocator or others
   hakmem stats FILE...     prints statistics files (HAKMEM_STATS=json)
   hakmem which PID         is HAKMEM in use in that process?
-  hakmem bench             benchmarks against other allocators
+  hakmem record -o FILE ./app args
+                           writes down every allocation of the program
+  hakmem trace FILE        what is in such a file; bench --replay FILE runs it
 """
 
 
@@ -46,6 +49,26 @@ def build_parser():
     p.set_defaults(function=run.command)
 
     p = commands.add_parser(
+        "bench", help="measure HAKMEM against other allocators",
+        description="Runs benchmarks under each allocator in turn and prints the ratios; see "
+        "bench/README.md. Needs what `make` builds.")
+    p.add_argument("--against", metavar="A,B...", default="system",
+                   help="system (default), a peer of bench/peers.py (built if necessary), the path of "
+                   "a library, or all")
+    p.add_argument("--suite", metavar="S", default="core",
+                   help="a suite, selection or benchmark of bench/compare.py --list, or all (default core)")
+    p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
+    p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
+    p.add_argument("--rounds", metavar="N", type=positive, help="measured rounds (default 10, quick 3)")
+    p.add_argument("--budget", metavar="MINUTES", type=positive, help="start no round that ends later")
+    p.add_argument("--json", metavar="FILE", help="write every run and the summary")
+    p.add_argument("--csv", metavar="FILE", help="write the summary")
+    p.add_argument("--html", metavar="FILE", help="write a page with charts and tables")
+    p.add_argument("--replay", metavar="TRACE", action="append",
+                   help="instead of a suite: replay a recorded trace; may be repeated")
+    p.set_defaults(function=bench.command)
+
+    p = commands.add_parser(
         "stats", help="print statistics files",
         description="Adds up and prints the files that programs wrote with HAKMEM_STATS=json "
         "HAKMEM_STATS_FILE=/some/where/%%p.json.")
@@ -61,21 +84,26 @@ def build_parser():
     p.set_defaults(function=which.command)
 
     p = commands.add_parser(
-        "bench", help="benchmarks against other allocators",
-        description="Interleaved runs of the benchmarks under HAKMEM and others; medians, 95 % "
-        "intervals, and where HAKMEM is not first. Peers are fetched and built on first use. "
-        "`python3 bench/compare.py --help` has more.")
-    p.add_argument("--against", metavar="A,B...", default="system",
-                   help="'system' (default), names of peers ('all': every one), or paths of libraries")
-    p.add_argument("--suite", metavar="A,B...", default="core",
-                   help="suites or benchmarks: core (default), standard, cases, all, a name")
-    p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
-    p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
-    p.add_argument("--rounds", metavar="N", type=positive, help="measured rounds (default 10, quick 3)")
-    p.add_argument("--budget", metavar="MINUTES", type=positive, help="start no round that ends later")
-    p.add_argument("--json", metavar="FILE", help="write every run and the summary")
-    p.add_argument("--csv", metavar="FILE", help="write the summary")
-    p.set_defaults(function=bench.command)
+        "record", help="record a program's allocations",
+        description="Runs CMD with a library preloaded that writes every call of malloc, free and "
+        "their relatives to FILE, with threads and order (trace/README.md). Exits with the "
+        "program's own status, 1 if nothing was recorded.")
+    p.add_argument("-o", "--output", metavar="FILE", required=True,
+                   help="the trace; %%p in it is replaced by the process's number")
+    p.add_argument("--children", action="store_true",
+                   help="record child processes too, each in FILE.PID")
+    p.add_argument("--lib", metavar="FILE", help="the allocator to record above (default: the system's)")
+    p.add_argument("--limit", metavar="MIB", type=positive, help="stop recording at that file size")
+    p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="CMD...", help="program and arguments")
+    p.set_defaults(function=record.record)
+
+    p = commands.add_parser(
+        "trace", help="what is in a trace",
+        description="Operations, threads, peak of live memory, sizes per tier, frees by other "
+        "threads and lifetimes of blocks.")
+    p.add_argument("--json", action="store_true", help="one JSON object per file")
+    p.add_argument("files", nargs="+", metavar="FILE")
+    p.set_defaults(function=record.summarise)
     return parser
 
 

@@ -1,5 +1,6 @@
 """Tests of the hakmem command and of check.py that need no built library."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ HAKMEM = os.path.join(os.path.dirname(TOOLS), "hakmem")
 sys.path.insert(0, TOOLS)
 
 import check  # noqa: E402
-from hakmem_tool import ToolError, explain, run, stats, which  # noqa: E402
+from hakmem_tool import ToolError, bench, explain, run, stats, which  # noqa: E402
 from hakmem_tool.launch import Cost  # noqa: E402
 
 
@@ -95,6 +96,20 @@ class Which(unittest.TestCase):
                 self.assertEqual(which.mapped_library(process.pid), path)
 
 
+class Record(InFolder):
+    def test_what_cannot_be_recorded(self):
+        trace = os.path.join(self.folder, "trace")
+        for arguments, message in (((), "record: no program given"),
+                                   (("no-such-program-xyz",), "no-such-program-xyz: not found")):
+            done = hakmem("record", "-o", trace, "--", *arguments)
+            self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {message}\n"))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_trace_that_is_not_there_is_not_replayed(self):
+        done = hakmem("bench", "--replay", "/nonexistent")
+        self.assertEqual((done.returncode, done.stderr), (1, "compare: no such trace: /nonexistent\n"))
+
+
 class Run(InFolder):
     def library(self):
         """Something that can be preloaded and is no allocator."""
@@ -157,6 +172,34 @@ JUNIT = """<?xml version="1.0" encoding="UTF-8"?>
  <testcase name="off" status="disabled"/>
 </testsuite>
 """
+
+
+class Bench(unittest.TestCase):
+    def words(self, **changes):
+        wanted = {"against": "system", "suite": "core", "quick": False, "net": False, "rounds": None,
+                  "budget": None, "json": None, "csv": None, "html": None, "replay": None, **changes}
+        return " ".join(bench.arguments(argparse.Namespace(**wanted), ["jemalloc", "mimalloc"]))
+
+    def test_defaults(self):
+        self.assertEqual(self.words(), "--allocators system,hakmem --reference system --suite core")
+
+    def test_peers_are_built_and_no_reference(self):
+        self.assertEqual(self.words(against="mimalloc,system", quick=True),
+                         "--allocators system,hakmem --peers mimalloc --reference system --suite core --quick")
+        self.assertIn("--allocators hakmem --peers jemalloc --reference hakmem", self.words(against="jemalloc"))
+        self.assertIn("--allocators system,hakmem --peers jemalloc,mimalloc", self.words(against="all"))
+
+    def test_traces_replace_the_suite(self):
+        self.assertEqual(self.words(replay=["a", "b"], html="p.html"),
+                         "--allocators system,hakmem --reference system --replay a --replay b --html p.html")
+
+    def test_no_allocator(self):
+        with self.assertRaises(ToolError):
+            self.words(against=",")
+
+    def test_labels(self):
+        self.assertEqual(bench.label("old=/tmp/x.so:A=1"), "old")
+        self.assertEqual(bench.label("/tmp/libx.so"), "libx.so")
 
 
 class Check(InFolder):

@@ -1,0 +1,69 @@
+"""Reading what compare.py --json wrote: suites, ratios to the best of each row, means."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+ALL = "all"
+
+
+def load(path: Path) -> dict:
+    result = json.loads(path.read_text())
+    if not str(result.get("schema", "")).startswith("hakmem-bench/"):
+        raise SystemExit(f"{path} was not written by compare.py")
+    return result
+
+
+def allocators(result: dict) -> list[str]:
+    return [a["name"] for a in result["allocators"]]
+
+
+def ours(result: dict) -> str | None:
+    """HAKMEM, as it is called there."""
+    return next((name for name in allocators(result) if name.startswith("hakmem")), None)
+
+
+def suites(result: dict) -> list[str]:
+    return list(dict.fromkeys(row.get("suite", "core") for row in result["rows"]))
+
+
+def rows(result: dict, suite: str | None = None) -> dict[str, dict[str, dict]]:
+    """benchmark -> allocator -> row, of one suite or of all."""
+    groups: dict[str, dict[str, dict]] = {}
+    for row in result["rows"]:
+        if suite in (None, ALL, row.get("suite", "core")):
+            groups.setdefault(row["benchmark"], {})[row["allocator"]] = row
+    return groups
+
+
+def geometric_means(result: dict, suite: str | None = None) -> dict[str, dict]:
+    """allocator -> its means relative to the reference; of one suite alone they are not repeated."""
+    wanted = suite if suite is not None and len(suites(result)) > 1 else ALL
+    return {m["allocator"]: m for m in result["geometric_means"] if m.get("suite", ALL) == wanted}
+
+
+def ratios(result: dict, key: str, suite: str | None = None) -> dict[str, dict[str, float]]:
+    """benchmark -> allocator -> value relative to the least of its row."""
+    table: dict[str, dict[str, float]] = {}
+    for benchmark, group in rows(result, suite).items():
+        known = {name: row[key] for name, row in group.items() if row.get(key)}
+        if known:
+            table[benchmark] = {name: value / min(known.values()) for name, value in known.items()}
+    return table
+
+
+def mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def means(table: dict[str, dict[str, float]], names: list[str]) -> dict[str, float]:
+    """Geometric means, of allocators that have a figure in every row."""
+    return {name: mean([row[name] for row in table.values()])
+            for name in names if table and all(name in row for row in table.values())}
+
+
+def machine(result: dict) -> str:
+    m = result["machine"]
+    return f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['libc']}"

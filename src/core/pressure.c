@@ -1,0 +1,115 @@
+#include "core/pressure.h"
+
+#include "core/options.h"
+#include "os/os.h"
+
+#define PATH_MAX_LENGTH 512
+
+uint64_t hak_memory_limit = UINT64_MAX;
+
+#if HAK_TESTING
+const char *hak_pressure_root = "";
+#else
+#define hak_pressure_root ""
+#endif
+
+static char pressure_path[PATH_MAX_LENGTH]; // "": there is none
+
+// Appends up to the end of text or of its line; false if there is no room.
+static bool append(char *path, const char *text) {
+  unsigned n = 0;
+  while (path[n]) n++;
+  for (; *text && *text != '\n'; text++) {
+    if (n + 1 >= PATH_MAX_LENGTH) return false;
+    path[n++] = *text;
+  }
+  path[n] = 0;
+  return true;
+}
+
+static bool build(char *path, const char *mount, const char *group, const char *file) {
+  path[0] = 0;
+  return append(path, hak_pressure_root) && append(path, mount) && append(path, group) &&
+         append(path, file);
+}
+
+// The beginning of a file as a string; false if it cannot be read.
+static bool read_text(const char *path, char *text, size_t size) {
+  int fd = hak_os_open_read(path);
+  if (fd < 0) return false;
+  long n = hak_os_read(fd, text, size - 1);
+  hak_os_close(fd);
+  text[n > 0 ? n : 0] = 0;
+  return n > 0;
+}
+
+static const char *skip(const char *text, const char *prefix) {
+  while (*prefix && *text == *prefix) text++, prefix++;
+  return *prefix ? NULL : text;
+}
+
+// "max" and what is no number count as no limit, as does cgroup v1's 2^63 less a page.
+static void limit_from(const char *mount, const char *group, const char *file) {
+  char path[PATH_MAX_LENGTH], text[32];
+  if (!build(path, mount, group, file) || !read_text(path, text, sizeof text)) return;
+  uint64_t value = 0;
+  const char *at = text;
+  for (; *at >= '0' && *at <= '9'; at++) value = value * 10 + (uint64_t)(*at - '0');
+  if (at != text && value < hak_memory_limit) hak_memory_limit = value;
+}
+
+static bool exists(const char *path) {
+  int fd = hak_os_open_read(path);
+  if (fd >= 0) hak_os_close(fd);
+  return fd >= 0;
+}
+
+// A line of /proc/self/cgroup: "0::/path" of v2, "4:memory:/path" of v1. The path is not
+// there where the container has mounted its own cgroup as the root: then that one.
+static void cgroup_line(const char *line) {
+  while (*line >= '0' && *line <= '9') line++;
+  const char *group;
+  if ((group = skip(line, "::/")) != NULL) {
+    limit_from("/sys/fs/cgroup/", group, "/memory.max");
+    limit_from("/sys/fs/cgroup/", group, "/memory.high");
+    if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure") ||
+        !exists(pressure_path))
+      pressure_path[0] = 0;
+    if (hak_memory_limit == UINT64_MAX) limit_from("/sys/fs/cgroup/", "", "memory.max");
+  } else if ((group = skip(line, ":memory:/")) != NULL) {
+    limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes");
+    if (hak_memory_limit == UINT64_MAX)
+      limit_from("/sys/fs/cgroup/memory/", "", "memory.limit_in_bytes");
+  }
+}
+
+void hak_pressure_init(void) {
+  hak_memory_limit = hak_option(MEMORY_LIMIT) ? hak_option(MEMORY_LIMIT) : UINT64_MAX;
+  char path[PATH_MAX_LENGTH], text[2048];
+  if (hak_option(MEMORY_LIMIT) == 0 && build(path, "/proc/self/cgroup", "", "") &&
+      read_text(path, text, sizeof text)) {
+    for (const char *line = text; *line;) {
+      cgroup_line(line);
+      while (*line && *line++ != '\n') continue;
+    }
+  }
+  if (!pressure_path[0]) build(pressure_path, "/proc/pressure/memory", "", "");
+}
+
+unsigned hak_pressure(void) {
+  char text[128];
+  if (!pressure_path[0] || !read_text(pressure_path, text, sizeof text)) return 0;
+  const char *at = skip(text, "some avg10=");
+  unsigned value = 0, decimals = 0;
+  if (!at) return 0;
+  for (bool point = false; decimals < 2 && ((*at >= '0' && *at <= '9') || *at == '.'); at++) {
+    if (*at == '.') {
+      point = true;
+    } else {
+      value = value * 10 + (unsigned)(*at - '0');
+      decimals += point;
+    }
+  }
+  for (; decimals < 2; decimals++) value *= 10;
+  return value;
+}

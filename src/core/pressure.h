@@ -1,0 +1,27 @@
+// pressure.h: how much memory the process may have, and whether memory is short:
+// the limits of its cgroup (v2 memory.high and memory.max, v1 memory.limit_in_bytes)
+// and pressure stall information (Documentation/accounting/psi.rst of Linux).
+//
+// Files are read by the constructor and by the helper thread, never on the way of an
+// allocation. What cannot be read counts as not there.
+// Tests: test/unit/test_pressure.c.
+
+#ifndef HAK_CORE_PRESSURE_H
+#define HAK_CORE_PRESSURE_H
+
+#include "base/compiler.h"
+
+// HAKMEM_MEMORY_LIMIT or the least limit of the process's cgroup in bytes; UINT64_MAX:
+// none. Written before main.
+HAK_INTERNAL extern uint64_t hak_memory_limit;
+void hak_pressure_init(void);
+
+// Hundredths of a per cent of the last ten seconds in which some thread of the cgroup
+// (else of the system) waited for memory; 0 if it is not known.
+unsigned hak_pressure(void);
+
+#if HAK_TESTING
+HAK_INTERNAL extern const char *hak_pressure_root; // stands before every path, "" as a rule
+#endif
+
+#endif

@@ -1,0 +1,377 @@
+#!/usr/bin/env python3
+"""Tests of the benchmark runner (bench/compare.py and its modules); needs no network.
+
+    python3 test/bench/test_compare.py [--build build]
+
+Runs with foreign programs need build/bench/launch; without it they are skipped by name.
+"""
+
+import contextlib
+import io
+import os
+import random
+import sys
+import tempfile
+import unittest
+import unittest.mock
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "bench"))
+
+import compare  # noqa: E402
+import measure  # noqa: E402
+import output  # noqa: E402
+import peers  # noqa: E402
+import report  # noqa: E402
+import results  # noqa: E402
+import suites  # noqa: E402
+import summary  # noqa: E402
+from allocators import Allocator, parse_allocator  # noqa: E402
+from benchmark import Benchmark  # noqa: E402
+
+BUILD = ROOT / "build"
+
+
+def bench(name="b", suite="core", **rest):
+    return Benchmark(name, rest.pop("program", "none"), rest.pop("full", ()), rest.pop("quick", ()), "a test",
+                     suite=suite, **rest)
+
+
+def session_of(benchmarks, figures, floor=None):
+    """A session whose runs are given: {(benchmark, allocator): [(ns, rss), … by round]}."""
+    names = list(dict.fromkeys(a for _, a in figures))
+    made = measure.Session(benchmarks, [Allocator(n) for n in names], BUILD, True, floor is not None, random.Random(1))
+    for (b, a), runs in figures.items():
+        for number, (ns, rss) in enumerate(runs, 1):
+            record = {"round": number, "benchmark": b, "allocator": a, "ns_per_op": ns, "peak_rss_kib": rss,
+                      "cpu_seconds": ns * 2, "mean_rss_kib": rss / 2, "minor_faults": 10, "foreign_cpus": 0.0,
+                      "steal_cpus": 0.0, "wall_s": 1.0, "user_s": 1.0, "sys_s": 0.5, "maxrss_kib": rss,
+                      "major_faults": 0}
+            if floor is not None:
+                record["floor_ns_per_op"] = floor
+            made.records.append(record)
+    return made
+
+
+def silent(function, *args, **named):
+    with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()) as out:
+        result = function(*args, **named)
+    return result, out.getvalue() + err.getvalue()
+
+
+class Statistics(unittest.TestCase):
+    def test_geometric_mean(self):
+        self.assertAlmostEqual(summary.geometric_mean([1, 4, 16]), 4)
+        self.assertAlmostEqual(results.mean([0.5, 2]), 1)
+
+    def test_interval_is_the_middle_95_percent(self):
+        self.assertEqual(summary.interval(list(range(1001))[::-1]), (25, 975))
+
+    def test_rounds_are_resampled_as_pairs(self):
+        # A drift that hits both alike leaves no uncertainty in the ratio.
+        drift = [1.0, 1.3, 2.0, 1.1, 5.0]
+        draws = summary.draw_rounds(5)
+        mine, theirs = (summary.resampled_medians([k * d for d in drift], draws) for k in (3, 2))
+        low, high = summary.ratio_interval(mine, theirs)
+        self.assertAlmostEqual(low, 1.5)
+        self.assertAlmostEqual(high, 1.5)
+
+    def test_intervals_of_given_data_are_always_the_same(self):
+        self.assertEqual(summary.draw_rounds(7), summary.draw_rounds(7))
+        self.assertEqual(len(summary.draw_rounds(4)), summary.BOOTSTRAP)
+
+    def test_interval_covers_the_scatter(self):
+        draws = summary.draw_rounds(9)
+        mine = summary.resampled_medians([1, 2, 3, 4, 5, 6, 7, 8, 9], draws)
+        low, high = summary.ratio_interval(mine, [1.0] * len(mine))
+        self.assertLess(low, 5)
+        self.assertGreater(high, 5)
+
+
+class Summary(unittest.TestCase):
+    def setUp(self):
+        self.benchmarks = [bench("x"), bench("y", "cases")]
+        self.session = session_of(self.benchmarks, {
+            ("x", "system"): [(10, 100)] * 5, ("x", "hakmem"): [(5, 200)] * 5, ("x", "other"): [(4, 400)] * 5,
+            ("y", "system"): [(8, 100)] * 5, ("y", "hakmem"): [(2, 50)] * 5, ("y", "other"): [(4, 100)] * 5})
+        self.summary = summary.summarise(self.session, "system", 5)
+        self.rows = {(r["benchmark"], r["allocator"]): r for r in self.summary["rows"]}
+
+    def test_ratios_to_the_reference(self):
+        row = self.rows["x", "hakmem"]
+        self.assertEqual((row["time_ratio"], row["rss_ratio"], row["cpu_ratio"], row["mean_rss_ratio"]),
+                         (0.5, 2, 0.5, 2))
+        self.assertEqual((row["time_ratio_low"], row["time_ratio_high"]), (0.5, 0.5))
+
+    def test_best_of_row(self):
+        row = self.rows["x", "hakmem"]
+        self.assertEqual((row["time_of_row"], row["rss_of_row"]), (1.25, 2))
+        self.assertEqual((row["time_to_best"], row["time_best"], row["rss_kib_best"]), (1.25, "other", "system"))
+        self.assertEqual(self.rows["x", "other"]["time_of_row"], 1)
+        self.assertEqual(self.rows["x", "other"]["time_to_best"], 0.8)  # to the best other one
+
+    def test_means_over_all_and_per_suite(self):
+        means = {(m["suite"], m["allocator"]): m for m in self.summary["geometric_means"]}
+        self.assertAlmostEqual(means["all", "hakmem"]["time_ratio"], (0.5 * 0.25) ** 0.5)
+        self.assertAlmostEqual(means["all", "hakmem"]["time_of_row"], 1.25 ** 0.5)
+        self.assertAlmostEqual(means["cases", "hakmem"]["rss_of_row"], 1)
+        self.assertEqual(means["cases", "other"]["benchmarks"], 1)
+
+    def test_where_hakmem_is_not_first(self):
+        self.assertEqual([r["benchmark"] for r in summary.not_first(self.summary["rows"], "hakmem")], ["x"])
+        _, text = silent(output.print_notes, self.session, self.summary, 5)
+        self.assertIn("Where hakmem is not first", text)
+        self.assertRegex(text, r"x +1\.25 \(1\.25–1\.25\) of other +2\.00 of system")
+
+    def test_a_benchmark_that_failed_somewhere_is_in_no_mean(self):
+        self.session.failures["y", "other"] = "exit 1"
+        made = summary.summarise(self.session, "system", 5)
+        self.assertEqual({m["benchmarks"] for m in made["geometric_means"]}, {1})
+        failed = next(r for r in made["rows"] if r["benchmark"] == "y" and r["allocator"] == "other")
+        self.assertEqual(failed["failure"], "exit 1")
+
+    def test_the_floor_is_subtracted(self):
+        session = session_of([bench("x", net=True)], {("x", "system"): [(10, 1)] * 3, ("x", "hakmem"): [(6, 1)] * 3}, 2.0)
+        rows = summary.summarise(session, "system", 3)["rows"]
+        self.assertEqual(rows[1]["time_ratio"], 0.5)
+        self.assertNotIn("cpu_ratio", rows[1])  # the process ran the floor as well
+
+    def test_csv_has_the_columns_of_mimalloc_bench(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "runs.csv"
+            output.write_mimalloc_csv(path, self.session)
+            head, first, *_ = path.read_text().splitlines()
+        self.assertEqual(head, "test allocator elapsed rss user sys page-faults page-reclaims")
+        self.assertEqual(first, "x system 1.000 100 1.000 0.500 0 10")
+
+    def test_short_runs_fit_their_columns(self):
+        made = compare.described_runs(self.session, True)
+        self.assertEqual({len(run) for run in made["runs"]}, {len(made["run_columns"])})
+
+    def test_best_of_row_in_the_readme(self):
+        result = {"rows": self.summary["rows"]}
+        table = results.ratios(result, "time_ratio")
+        self.assertEqual(table["x"]["other"], 1)
+        self.assertAlmostEqual(results.means(table, ["hakmem"])["hakmem"], 1.25 ** 0.5)
+
+
+class Names(unittest.TestCase):
+    def test_system_and_settings(self):
+        self.assertEqual(parse_allocator("system", BUILD), Allocator("system"))
+        made = parse_allocator("off=system:A=1:B=2", BUILD)
+        self.assertEqual((made.name, made.library, made.env), ("off", None, {"A": "1", "B": "2"}))
+        self.assertEqual(parse_allocator("system:A=1", BUILD).name, "system:A=1")
+
+    def test_static_is_another_program(self):
+        self.assertEqual(parse_allocator("hakmem-static", BUILD).suffix, "_hakmem")
+
+    def test_paths(self):
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            made = parse_allocator(f"mine={file.name}", BUILD)
+            self.assertEqual((made.name, made.library), ("mine", Path(file.name).resolve()))
+            self.assertEqual(parse_allocator(file.name, BUILD).name, Path(file.name).name)
+
+    def test_wrong_ones_are_named(self):
+        for text in ("nosuch", "/no/such.so", "system:A"):
+            with self.assertRaises(SystemExit) as caught:
+                parse_allocator(text, BUILD)
+            self.assertIn(text.split(":")[0], str(caught.exception))
+
+    def test_only_a_peer_is_preloaded_with_what_lies_beside_it(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(peers, "LIB", Path(folder)):
+            library = Path(folder) / "libtbb.so"
+            beside = library.with_suffix("") / "libhelper.so.2"
+            beside.parent.mkdir()
+            beside.touch()
+            self.assertEqual(peers.preload(library), f"{library}:{beside}")
+            self.assertEqual(peers.preload(Path("/elsewhere/libtbb.so")), "/elsewhere/libtbb.so")
+
+    def test_every_peer_has_a_pin(self):
+        for peer in peers.PEERS.values():
+            self.assertRegex(peers.PINS[peer.package][2], "^[0-9a-f]{64}$")
+
+
+class Suites(unittest.TestCase):
+    def write(self, folder, name, names):
+        listed = ", ".join(f"Benchmark('{n}', 'p', (), (), 'w', suite='{name}')" for n in names)
+        (Path(folder) / f"suite_{name}.py").write_text(
+            f"from benchmark import Benchmark\nBENCHMARKS = ({listed},)\n")
+        self.addCleanup(sys.modules.pop, f"suite_{name}", None)
+
+    def load(self, *written):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, names in written:
+                self.write(folder, name, names)
+            sys.path.insert(0, folder)
+            self.addCleanup(sys.path.remove, folder)
+            with unittest.mock.patch.object(suites, "HERE", Path(folder)):
+                return suites.load()
+
+    def test_every_file_that_exists_is_loaded(self):
+        self.assertEqual(list(self.load(("zzone", ["a", "b"]), ("atwo", ["c"]))), ["c", "a", "b"])
+
+    def test_names_are_unique(self):
+        with self.assertRaisesRegex(SystemExit, "called twice"):
+            self.load(("zzthree", ["twice"]), ("zzfour", ["twice"]))
+
+    def test_choice(self):
+        self.assertEqual([b.name for b in suites.choose(["small", "tiny_hot"])], list(suites.SELECTIONS["small"]))
+        self.assertEqual(len(suites.choose(["all"])), len(suites.BENCHMARKS))
+        self.assertEqual({b.suite for b in suites.choose(["core"])}, {"core"})
+        with self.assertRaisesRegex(SystemExit, "nosuch"):
+            suites.choose(["nosuch"])
+
+    def test_a_suite_that_is_not_in_the_tree_is_named(self):
+        with unittest.mock.patch.object(suites, "SUITES", ("core",)):
+            chosen, said = silent(suites.choose, ["programs"])
+        self.assertEqual(chosen, [])
+        self.assertIn("programs left out", said)
+
+    def test_what_is_needed(self):
+        self.assertEqual(suites.lacking(bench(needs=("sh", "no-such-command"))), ["no-such-command"])
+
+
+class Processes(unittest.TestCase):
+    """Kind "process", run for real under the system allocator and a copy of it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build = Path(folder.name)
+        if not (BUILD / "bench" / "launch").exists():
+            self.skipTest(f"{BUILD}/bench/launch is not built")
+        (self.build / "bench").mkdir()
+        (self.build / "bench" / "launch").symlink_to((BUILD / "bench" / "launch").resolve())
+        self.other = Allocator("other", env={"OTHER": "1"})
+
+    def process(self, script, **rest):
+        return bench("p", kind="process", metric="seconds", program="sh", full=("-c", script),
+                     quick=("-c", script), **rest)
+
+    def session(self, b, *allocators):
+        return measure.Session([b], list(allocators or (Allocator("system"), self.other)), self.build, True, False,
+                               random.Random(3))
+
+    def test_record(self):
+        session = self.session(self.process("sleep 0.05; exit 0"))
+        silent(session.round, 1)
+        self.assertEqual(session.failures, {})
+        record = session.records[0]
+        self.assertGreater(record["seconds"], 0.05)
+        self.assertAlmostEqual(record["cpu_seconds"], record["user_s"] + record["sys_s"])
+        self.assertGreater(record["peak_rss_kib"], 0)
+        self.assertGreater(record["minor_faults"], 0)
+        if os.path.exists("/proc/self/statm"):
+            self.assertGreater(record["mean_rss_kib"], 0)
+            self.assertLess(record["mean_rss_kib"], 1.5 * record["maxrss_kib"])
+
+    def test_other_output_is_a_failure_of_the_other_allocator(self):
+        for allocators in ((self.other, Allocator("system")), (self.other,)):
+            session = self.session(self.process('echo "hello $OTHER"', compare_output=True), *allocators)
+            _, said = silent(session.round, 1)
+            self.assertEqual(list(session.failures), [("p", "other")])
+            self.assertIn("p under other: failed: it prints something else than under the system allocator", said)
+
+    def test_same_output_is_not(self):
+        session = self.session(self.process("echo hello", compare_output=True))
+        silent(session.round, 1)
+        self.assertEqual(session.failures, {})
+        self.assertEqual(len(session.records), 2)
+
+    def test_output_is_ignored_otherwise(self):
+        session = self.session(self.process('echo "hello $OTHER"'))
+        silent(session.round, 1)
+        self.assertEqual(session.failures, {})
+
+    def test_exit_status_is_a_failure(self):
+        session = self.session(self.process("echo broken >&2; exit 7"))
+        silent(session.round, 1)
+        self.assertEqual(session.failures["p", "other"], "exit 7 broken")
+
+    def test_a_missing_figure_is_named(self):
+        session = self.session(self.process("true", memory="idle_rss_kib"))
+        silent(session.round, 1)
+        self.assertIn("idle_rss_kib", session.failures["p", "system"])
+
+    def test_prepare_once_and_work_folder(self):
+        calls = []
+
+        def make(work):
+            calls.append(work)
+            (work / "input").write_text("prepared")
+
+        b = self.process('test "$(cat {work}/input)" = prepared', prepare=make)
+        for _ in range(2):
+            measure.prepare(b, self.build)
+        self.assertEqual(calls, [self.build / "bench-work" / "p"])
+        session = self.session(b)
+        silent(session.round, 1)
+        self.assertEqual(session.failures, {})
+
+    def test_a_disturbed_run_is_repeated_at_most_twice(self):
+        session = self.session(self.process("true"), Allocator("system"))
+        with unittest.mock.patch.object(measure, "disturbed", lambda record: True):
+            silent(session.round, 1)
+        self.assertEqual((session.repeated, len(session.records)), (2, 1))
+
+    def test_after_the_deadline_benchmarks_are_left_out_by_name(self):
+        session = self.session(self.process("true"))
+        _, said = silent(session.round, 1, deadline=0)
+        self.assertEqual((session.benchmarks, session.records), ([], []))
+        self.assertIn("p left out: no time left", said)
+
+
+class Budget(unittest.TestCase):
+    class Clock:
+        """A session whose rounds take a minute each."""
+        def __init__(self):
+            self.minutes, self.again, self.rounds = 0.0, 2, []
+
+        def round(self, number, deadline=None):
+            self.minutes += 1
+            self.rounds.append(number)
+
+    def run_rounds(self, rounds, budget, quick):
+        clock = self.Clock()
+        with unittest.mock.patch.object(compare.time, "monotonic", lambda: 60 * clock.minutes):
+            count, _ = silent(compare.run_rounds, clock, rounds, budget, quick)
+        return count, clock
+
+    def test_no_round_begins_that_would_end_later(self):
+        self.assertEqual(self.run_rounds(10, 6, False)[0], 5)  # and the warm-up
+
+    def test_three_rounds_at_least_without_repeats(self):
+        count, clock = self.run_rounds(10, 2, False)
+        self.assertEqual((count, clock.again), (3, 0))
+
+    def test_quick_has_no_warm_up_and_one_round_at_least(self):
+        count, clock = self.run_rounds(3, 1, True)
+        self.assertEqual((count, clock.rounds), (1, [1]))
+
+    def test_without_budget(self):
+        self.assertEqual(self.run_rounds(4, 0, False)[0], 4)
+
+
+class Page(unittest.TestCase):
+    def test_names_cannot_become_markup(self):
+        page = report.Page("<title>")
+        page.table(["<b>"], [["<script>alert(1)</script>"], [("a & b", "text")]])
+        page.picture("<svg>picture</svg>")
+        text = page.render()
+        self.assertNotIn("<script>alert", text)
+        self.assertIn("&lt;script&gt;alert(1)", text)
+        self.assertIn("a &amp; b", text)
+        self.assertIn('<div class="wide"><svg>picture</svg></div>', text)
+
+    def test_marks_of_pictures_cannot_come_from_results(self):
+        self.assertEqual(report.clean({"a": ["\ue000x"]}), {"a": ["?x"]})
+
+
+if __name__ == "__main__":
+    if "--build" in sys.argv:
+        place = sys.argv.index("--build")
+        BUILD = Path(sys.argv[place + 1]).resolve()
+        del sys.argv[place:place + 2]
+    unittest.main()

@@ -1,0 +1,63 @@
+"""`hakmem record`: a program's allocation trace; `hakmem trace`: what is in one."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+from . import ToolError, explain
+from .launch import ROOT, find_program
+from .run import library_file
+from .stats import bytes_text
+
+RECORDER = os.path.join(ROOT, "build", "libhakmem-record.so")
+SUMMARY = os.path.join(ROOT, "build", "bench", "trace_summary")
+CHILDREN = ".%p"
+
+
+def built(path):
+    if not os.path.isfile(path):
+        raise ToolError(f"{path} does not exist; build it with `make`")
+    return path
+
+
+def record(args):
+    cmd = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
+    if not cmd:
+        raise ToolError("record: no program given")
+    find_program(cmd[0])
+    trace = os.path.abspath(args.output)
+    if not args.children and "%p" not in trace and os.path.exists(trace):
+        os.unlink(trace)  # the recorder leaves what is there alone
+    elif args.children and "%p" not in trace:
+        trace += CHILDREN
+    preload = [built(RECORDER)]
+    if args.lib is not None:
+        preload.append(library_file(args.lib, "--lib: the allocator"))
+    preload += filter(None, [os.environ.get("LD_PRELOAD")])
+    environment = os.environ | {"HAKTRACE_FILE": trace, "LD_PRELOAD": ":".join(preload)}
+    if args.limit is not None:
+        environment["HAKTRACE_LIMIT"] = str(args.limit)
+    status = subprocess.run(cmd, env=environment).returncode
+    status = status if status >= 0 else 128 - status
+    report(trace, cmd, status)
+    return status
+
+
+def report(trace, cmd, status):
+    """To standard error: standard output is the program's."""
+    if "%p" in trace:
+        print(f"hakmem record: one file per process: {trace}", file=sys.stderr)
+        return
+    if not os.path.exists(trace):
+        raise ToolError(f"nothing was recorded: {explain.why_not_served(cmd, status)}")
+    print(f"hakmem record: {shlex.quote(trace)}, {bytes_text(os.path.getsize(trace))}; look at it with "
+          "`hakmem trace`, replay it with `hakmem bench --replay`", file=sys.stderr)
+
+
+def summarise(args):
+    status = 0
+    for path in args.files:
+        done = subprocess.run([built(SUMMARY), path, *(["--json"] if args.json else [])])
+        status = status or done.returncode
+    return 1 if status else 0
