@@ -79,7 +79,12 @@ void hak_superslab_init(void) {
   hak_store_relaxed(&next_number, 1);
 }
 
-uint32_t hak_superslab_count(void) { return hak_load_acquire(&next_number); }
+uint32_t hak_superslab_count(void) {
+  uint32_t next = hak_load_acquire(&next_number);
+  // The gap after the last number may lie beyond the descriptors.
+  uint32_t committed = HAK_SECURE ? hak_load_acquire(&committed_numbers) : next;
+  return next < committed ? next : committed;
+}
 
 // Makes descriptors for at least one more number; false if refused.
 static bool commit_descriptors(uint32_t first) {
@@ -112,7 +117,7 @@ static bool gap_before(uint32_t next) {
 // taken by another thread at this moment may keep its gap.
 static bool fill_gaps(void) {
   if (!HAK_SECURE || atomic_exchange(&gaps_filled, true)) return false;
-  uint32_t end = hak_load_acquire(&next_number);
+  uint32_t end = hak_superslab_count();
   for (uint32_t number = 2; number < end && number <= GAPS_END && number < range_end; number += 2)
     hak_pool_add_cold(number);
   return true;
