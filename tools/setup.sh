@@ -54,7 +54,6 @@ test  opt libpython3-testsuite py:test.test_json
 fuzz  req clang-19           clang-19
 fuzz  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.fuzzer-*.a
 fuzz  opt afl++              afl-clang-fast
-soak  opt python3-matplotlib py:matplotlib
 '
 
 # Which rows each target takes.
@@ -65,7 +64,7 @@ peers) groups='build bench peers prog' ;;
 profile) groups='build profile' ;;
 test) groups='build test prog' ;;
 fuzz) groups='build fuzz' ;;
-soak) groups='build test prog soak' ;;
+soak) groups='build test prog bench' ;;
 *)
   echo "usage: tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak" >&2
   exit 2

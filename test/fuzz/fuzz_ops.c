@@ -382,9 +382,9 @@ static void for_slots(const op_t *op, size_t n, size_t step, each_t *each) {
   }
 }
 
-// As many as give at most 4 MiB, or a few.
+// As many as give at most 1 MiB, or two.
 static size_t row_length(const op_t *op) {
-  size_t size = size_of(op->code, 0), most = size > MIB ? 3 : 4 * MIB / (size + 1);
+  size_t size = size_of(op->code, 0), most = size > MIB / 2 ? 2 : MIB / (size + 1);
   size_t n = op->argument % 1100;
   return n < most ? n : most;
 }

@@ -89,11 +89,18 @@ class Slice:
                 f"{' '.join(f'{k[7:]}={v}' for k, v in self.options.items()) or 'default options'}")
 
 
-def environment(options: dict[str, str]) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("HAKMEM_")}
-    return kept | options | {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
-                             "UBSAN_OPTIONS": "print_stacktrace=1",
-                             "TSAN_OPTIONS": "halt_on_error=1"}
+SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+              "UBSAN_OPTIONS": "print_stacktrace=1", "TSAN_OPTIONS": "halt_on_error=1"}
+AFL_SETTINGS = dict.fromkeys(("AFL_NO_UI", "AFL_SKIP_CPUFREQ", "AFL_NO_AFFINITY",
+                              "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES"), "1")
+
+
+def environment(*more: dict[str, str]) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items()
+            if not k.startswith(("HAKMEM_", "AFL_")) and k not in SANITIZERS}
+    for settings in more:
+        kept |= settings
+    return kept
 
 
 def cpu_of_children() -> float:
@@ -124,7 +131,7 @@ def fuzz_libfuzzer(one: Slice, seconds: int) -> None:
     command = [program, f"-max_total_time={seconds}", f"-seed={one.seed}", f"-max_len={SIZE_MAX}",
                "-len_control=20", "-timeout=60", "-rss_limit_mb=3072", "-print_final_stats=1",
                f"-artifact_prefix={findings}/", str(corpus), str(SEEDS)]
-    status, said = run(command, environment(one.options), seconds + 300)
+    status, said = run(command, environment(one.options, SANITIZERS), seconds + 300)
     read_libfuzzer(one, said)
     if status == 0:
         return
@@ -148,11 +155,8 @@ def read_libfuzzer(one: Slice, said: str) -> None:
 def fuzz_afl(one: Slice, seconds: int) -> None:
     out = AFL_BUILD / "out"
     shutil.rmtree(out, ignore_errors=True)
-    settings = environment(one.options) | {
-        "AFL_NO_UI": "1", "AFL_SKIP_CPUFREQ": "1", "AFL_NO_AFFINITY": "1",
-        "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES": "1",
-        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:symbolize=0:allocator_may_return_null=1"}
-    program = str(AFL_BUILD / "test" / "fuzz" / "fuzz_release")
+    settings = environment(one.options, AFL_SETTINGS)
+    program = str(AFL_BUILD / "test" / "fuzz" / "fuzz_afl")
     status, said = run(["afl-fuzz", "-i", str(SEEDS), "-o", str(out), "-V", str(seconds), "-t", "20000",
                         "-s", str(one.seed), "--", program], settings, seconds + 300)
     stats_file = out / "default" / "fuzzer_stats"
@@ -163,6 +167,9 @@ def fuzz_afl(one: Slice, seconds: int) -> None:
     stats = dict(re.findall(r"^(\w+)\s*: (.*)$", stats_file.read_text(), re.MULTILINE))
     one.executions, one.edges = int(stats["execs_done"]), int(stats["edges_found"])
     one.edges_known, one.corpus = int(stats["total_edges"]), int(stats["corpus_count"])
+    (BUILD / "corpus").mkdir(parents=True, exist_ok=True)
+    for path in (out / "default" / "queue").glob("id*"):
+        shutil.copy(path, BUILD / "corpus" / f"afl-{one.seed}-{path.name[3:9]}")
     for folder in ("crashes", "hangs"):
         inputs = sorted((out / "default" / folder).glob("id*"))
         if inputs:
@@ -200,8 +207,9 @@ def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
     each = max(5, min(60, int(seconds / len(variants) / 2)))
     slices: list[Slice] = []
     end = time.monotonic() + seconds
-    while time.monotonic() < end - 2 or len(slices) < len(variants):
-        variant = variants[len(slices) % len(variants)]
+    queue = list(variants)
+    while queue and (time.monotonic() < end - 2 or len(slices) < len(variants)):
+        variant = queue.pop(0)
         # The first round of a variant: the options every program has.
         options = draw_options(generator, variant) if len(slices) >= len(variants) else {}
         one = Slice(variant, generator.randrange(1, 1 << 31), options)
@@ -210,6 +218,8 @@ def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
         (fuzz_afl if variant == AFL else fuzz_libfuzzer)(one, this)
         one.seconds, one.cpu_seconds = time.monotonic() - start, cpu_of_children() - cpu
         slices.append(one)
+        if not one.finding:  # it would be the same one again
+            queue.append(variant)
         print(one.text(), flush=True)
         with (BUILD / "log.jsonl").open("a") as log:
             log.write(json.dumps({"time": int(time.time())} | dataclasses.asdict(one)) + "\n")
@@ -238,7 +248,7 @@ def minimise() -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     status, said = run([str(BUILD / "test" / "fuzz" / "fuzz_debug"), "-set_cover_merge=1", "-timeout=60",
-                        str(fresh), str(BUILD / "corpus"), str(SEEDS)], environment({}), 3600)
+                        str(fresh), str(BUILD / "corpus"), str(SEEDS)], environment(SANITIZERS), 3600)
     if status != 0:
         sys.exit(said[-3000:])
     regressions = sorted(path for path in SEEDS.iterdir() if path.name.startswith("regression-"))
