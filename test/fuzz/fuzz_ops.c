@@ -202,9 +202,10 @@ static void resize(slot_t *slot, const op_t *op) {
   if (atomic_load(&live_bytes) > LIVE_MAX && size > slot->size) return;
   slot_t old = {.p = slot->p, .size = slot->size, .usable = slot->usable, .seed = slot->seed};
   if (op->kind == OP_REALLOCARRAY && op->variant & 2) {
-    volatile size_t too_many = SIZE_MAX / 8; // no warning, please
+    // Volatile: no warning, please. The product would be small without its upper half.
+    volatile size_t too_many = SIZE_MAX / 16 + 2 + op->argument % 64;
     errno = UNTOUCHED;
-    CHECK(!hak_reallocarray(old.p, too_many, 9 + op->argument) && errno == ENOMEM);
+    CHECK(!hak_reallocarray(old.p, too_many, 16) && errno == ENOMEM);
   }
   if (old.p) forget(slot);
   errno = UNTOUCHED;

@@ -33,8 +33,8 @@ BUILD = ROOT / "build" / "fuzz"
 AFL_BUILD = ROOT / "build" / "fuzz-afl"
 LIBFUZZER_VARIANTS = ("release", "secure", "debug", "threads")
 AFL = "afl"
-SIZE_MAX = 4096  # bytes of an input: about 680 operations
-SEEDS_MAX = 190 << 10  # bytes of the committed corpus
+SIZE_MAX = 2048  # bytes of an input: 340 operations
+SEEDS_MAX = 100 << 10  # bytes of the committed corpus
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))

@@ -42,7 +42,8 @@ GROWTH_SLACK_KIB = 8192  # beyond which growth counts
 RSS_PER_LIVE_MAX = 3.2   # highest RSS of a cycle of phases to highest live bytes of it
 DRIFT_MAX = 3.0          # p99.9 of malloc, likewise, geometric mean over the phases
 DRIFT_SAMPLES = 1000     # timed mallocs that a sample needs to have a p99.9
-REDIS_GROWTH_MAX = 1.25  # RSS per used byte of redis, last third to first third
+REDIS_GROWTH_MAX = 1.25  # RSS per used byte of redis, likewise
+REDIS_SAMPLES = 3        # of a round in a third, to be compared
 
 CYCLES_AT_MOST = 12      # of long_life's phases, in a long run
 PHASE_LEAST = 0.25       # seconds
@@ -229,7 +230,7 @@ def judge_redis(redis: Redis) -> list[Check]:
                     redis.failure or f"{len(redis.samples)} rounds of redis-benchmark")]
     first, last = (by_phase([s | {"ratio": s["rss_kib"] / s["used_kib"]} for s in part], "ratio", "round")
                    for part in thirds(redis.samples))
-    both = first.keys() & last.keys()
+    both = [r for r in first if min(len(first[r]), len(last.get(r, []))) >= REDIS_SAMPLES]
     if both:  # else it was too short to compare equal rounds
         growth = statistics.geometric_mean(
             [statistics.median(last[r]) / statistics.median(first[r]) for r in both])
