@@ -15,8 +15,6 @@ import deps  # noqa: E402
 
 def main() -> None:
     deps.need("matplotlib")
-    import matplotlib
-    matplotlib.use("svg")
     from matplotlib import pyplot
     record = json.loads(Path(sys.argv[1]).read_text())
     figure, (memory, latency, redis) = pyplot.subplots(3, 1, figsize=(11, 9), constrained_layout=True)

@@ -47,6 +47,7 @@ REDIS_SAMPLES = 3        # of a round in a third, to be compared
 
 CYCLES_AT_MOST = 12      # of long_life's phases, in a long run
 PHASE_LEAST = 0.25       # seconds
+DRAW_LIMIT = 180         # seconds
 
 
 @dataclasses.dataclass
@@ -296,9 +297,12 @@ def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
 
 
 def draw(record: Path, chart: Path) -> None:
-    done = subprocess.run([sys.executable, "-B", str(Path(__file__).parent / "plot.py"), str(record), str(chart)],
-                          capture_output=True, text=True)
-    print(f"chart: {chart}" if done.returncode == 0 else f"no chart: {done.stderr.strip()[-300:]}")
+    command = [sys.executable, "-B", str(Path(__file__).parent / "plot.py"), str(record), str(chart)]
+    try:  # matplotlib may have to be fetched first
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DRAW_LIMIT)
+        print(f"chart: {chart}" if done.returncode == 0 else f"no chart: {done.stderr.strip()[-300:]}")
+    except subprocess.TimeoutExpired:
+        print(f"no chart: not drawn in {DRAW_LIMIT} s", flush=True)
 
 
 def main() -> int:
@@ -309,14 +313,14 @@ def main() -> int:
     parser.add_argument("--chart", type=Path, help="where a chart of them goes; needs --json")
     args = parser.parse_args()
     checks, skipped, record = soak(args.build.resolve(), args.time)
-    if args.json:
-        args.json.write_text(json.dumps(record, indent=1) + "\n")
-        if args.chart:
-            draw(args.json, args.chart)
     for check in checks:
         print(f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {check.text}")
     for name in skipped:
         print(f"skipped: {name}")
+    if args.json:
+        args.json.write_text(json.dumps(record, indent=1) + "\n")
+        if args.chart:
+            draw(args.json, args.chart)
     failed = sum(not check.ok for check in checks)
     print(f"{len(checks) - failed} passed, {failed} failed")
     return 1 if failed else 0
