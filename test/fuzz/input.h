@@ -17,7 +17,8 @@
 
 enum { HEADER_BYTES = 8, RECORD_BYTES = 6, OPS_MAX = 2000, THREADS_MAX = 4 };
 
-// SWITCH says which thread does the operations that follow; END ends that thread.
+// SWITCH says which thread does the operations that follow; END ends that thread, half
+// of the time with late destructors that allocate.
 typedef enum {
   OP_MALLOC, OP_CALLOC, OP_REALLOC, OP_REALLOCARRAY, OP_ALIGNED_ALLOC, OP_POSIX_MEMALIGN,
   OP_MEMALIGN, OP_VALLOC, OP_PVALLOC, OP_NEW, OP_FREE, OP_FREE_SIZED, OP_DELETE,

@@ -204,7 +204,7 @@ def variants_there(wanted: list[str]) -> list[str]:
 def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
     variants = variants_there(wanted)
     generator = random.Random(seed)
-    each = max(5, min(60, int(seconds / len(variants) / 2)))
+    each = max(5, min(300, int(seconds / len(variants) / 2)))
     slices: list[Slice] = []
     end = time.monotonic() + seconds
     queue = list(variants)
