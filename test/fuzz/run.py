@@ -90,7 +90,9 @@ class Slice:
 
 
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
-              "UBSAN_OPTIONS": "print_stacktrace=1", "TSAN_OPTIONS": "halt_on_error=1"}
+              "UBSAN_OPTIONS": "print_stacktrace=1",
+              # Signals are the sanitizer's to handle: libFuzzer's handlers hang in it.
+              "TSAN_OPTIONS": "halt_on_error=1:handle_abort=1:handle_sigill=1:report_signal_unsafe=0"}
 AFL_SETTINGS = dict.fromkeys(("AFL_NO_UI", "AFL_SKIP_CPUFREQ", "AFL_NO_AFFINITY",
                               "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES"), "1")
 
