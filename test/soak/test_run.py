@@ -11,7 +11,7 @@ import run  # noqa: E402
 
 
 def samples(rss=lambda t: 100000, p999=lambda t: 1000, timed=5000):
-    return [{"t": t / 2, "phase": ("tiny", "large")[t % 2], "live_kib": 50000, "rss_kib": rss(t), "timed": timed,
+    return [{"t": float(t), "phase": ("tiny", "large")[t % 2], "live_kib": 50000, "rss_kib": rss(t), "timed": timed,
              "p50": 40, "p99": 200, "p999": p999(t), "max": 9000} for t in range(1, 201)]
 
 
@@ -32,6 +32,11 @@ class Judgement(unittest.TestCase):
         check = run.judge_growth(samples(rss=lambda t: 100000 + 600 * t * (t % 2)))
         self.assertFalse(check.ok)
         self.assertIn("phase large", check.text)
+
+    def test_a_short_run_may_grow_more(self):
+        short = [s | {"t": s["t"] / 10} for s in samples(rss=lambda t: 100000 + 500 * t)]
+        self.assertTrue(run.judge_growth(short).ok)
+        self.assertFalse(run.judge_growth([s | {"rss_kib": 4 ** int(s["t"] / 5) * 9000} for s in short]).ok)
 
     def test_growth_of_little_is_no_growth(self):
         self.assertTrue(run.judge_growth(samples(rss=lambda t: 4000 + 20 * t)).ok)
