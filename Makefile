@@ -37,12 +37,12 @@ run: configure
 	@$(BUILD) --target hakmem launch
 	@./hakmem run $(CMD)
 
-## test: everything: all tests, then unit and stress under asan, ubsan, tsan, a clang build
+## test: everything: all tests, then unit, stress and fuzz under asan, ubsan, tsan, a clang build
 test:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check.py
 
-## asan, ubsan, tsan: build that preset, run its unit and stress tests
+## asan, ubsan, tsan: build that preset, run its unit, stress and fuzz tests
 asan ubsan tsan:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check.py $@
