@@ -37,12 +37,12 @@ run: configure
 	@$(BUILD) --target hakmem launch
 	@./hakmem run $(CMD)
 
-## test: everything: all tests, then unit and stress under asan, ubsan, tsan, a clang build
+## test: everything: all tests, then unit, stress and fuzz under asan, ubsan, tsan, a clang build
 test:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check.py
 
-## asan, ubsan, tsan: build that preset, run its unit and stress tests
+## asan, ubsan, tsan: build that preset, run its unit, stress and fuzz tests
 asan ubsan tsan:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check.py $@
@@ -90,15 +90,17 @@ results: all
 %_hakmem: configure
 	$(BUILD) --target $@
 
-## fuzz: the fuzzers, for a minute each
+## fuzz [T=300]: the fuzzers, so many seconds for all variants together (docs/fuzzing.md)
 fuzz:
-	@test -x test/fuzz/run || $(NOT_THERE)
-	@tools/setup.sh test
-	test/fuzz/run
+	@tools/setup.sh fuzz
+	$(PYTHON) test/fuzz/run.py --time $(or $(T),300)
 
-## soak T=seconds: the stress tests for a longer time
-soak:
-	@$(NOT_THERE)
+## soak [T=600]: real programs, the stress tests and a long-lived process for so many seconds (docs/soak.md)
+soak: configure
+	@tools/setup.sh soak
+	@cmake --preset release -DHAK_TESTS=ON >/dev/null
+	@$(BUILD)
+	$(PYTHON) test/soak/run.py --time $(or $(T),600) --json build/soak.json --chart build/soak.svg
 
 ## profile [CMD="prog args"]: where the time of the benchmarks (or a program) goes, by layer (build/profile/)
 profile: all

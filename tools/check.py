@@ -35,7 +35,7 @@ class Stage:
     define: tuple = ()
 
 
-THREADS_AND_MODULES = "^(unit|stress)$"
+THREADS_AND_MODULES = "^(unit|stress|fuzz)$"
 STAGES = {
     "release": Stage("release", "build", define=("-DHAK_TESTS=ON", "-DHAK_BENCH=ON")),
     "asan": Stage("asan", "build/asan", THREADS_AND_MODULES),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh: make a fresh Debian or Ubuntu machine able to run a make target.
 #
-#   tools/setup.sh build|run|bench|peers|profile|test
+#   tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak
 #
 # Looks for what the target needs (commands and headers, wherever they came
 # from). Nothing missing: says nothing, exits 0. Missing, and we are root:
@@ -52,6 +52,9 @@ test  opt xz-utils           xz
 test  opt zstd               zstd
 test  opt clang-format-19    clang-format-19
 test  opt libpython3-testsuite py:test.test_json
+fuzz  req clang-19           clang-19
+fuzz  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.fuzzer-*.a
+fuzz  opt afl++              afl-clang-fast
 '
 
 # Which rows each target takes.
@@ -61,8 +64,10 @@ bench) groups='build bench' ;;
 peers) groups='build bench peers prog' ;;
 profile) groups='build profile' ;;
 test) groups='build test prog' ;;
+fuzz) groups='build fuzz' ;;
+soak) groups='build test prog bench' ;;
 *)
-  echo "usage: tools/setup.sh build|run|bench|peers|profile|test" >&2
+  echo "usage: tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak" >&2
   exit 2
   ;;
 esac

@@ -28,10 +28,10 @@ extern "C" {
 #define HAKMEM_VERSION 100
 
 #if defined(__GNUC__)
-#define HAK_API __attribute__((visibility("default")))
-#define HAK_API_MALLOC HAK_API __attribute__((malloc))
-#define HAK_API_SIZE(n) __attribute__((alloc_size(n)))
-#define HAK_API_SIZE2(n, m) __attribute__((alloc_size(n, m)))
+#define HAK_API __attribute__((__visibility__("default")))
+#define HAK_API_MALLOC HAK_API __attribute__((__malloc__))
+#define HAK_API_SIZE(n) __attribute__((__alloc_size__(n)))
+#define HAK_API_SIZE2(n, m) __attribute__((__alloc_size__(n, m)))
 #else
 #define HAK_API
 #define HAK_API_MALLOC

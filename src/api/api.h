@@ -17,8 +17,10 @@
 #else
 #define HAK_COPY(target)
 #endif
+// The target may be a macro: test/fuzz renames the operators.
+#define HAK_QUOTE(x) #x
 #define HAK_ALIAS(target) \
-  __attribute__((alias(#target), used, visibility("default"))) HAK_COPY(target)
+  __attribute__((alias(HAK_QUOTE(target)), used, visibility("default"))) HAK_COPY(target)
 
 // A program linked to the static library must get all of the family or none of
 // it: malloc.c refers to every part, so that one object brings in the others.

@@ -36,9 +36,9 @@ hak_released_t hak_l25_release(hak_slab_t *head) {
 }
 
 bool hak_l25_resize(hak_slab_t *head, size_t size) {
-  if (size > HAK_L25_MAX) return false;
-  unsigned n = hak_l25_slabs(size), have = head->run;
-  if (n > have) return false;
+  unsigned have = head->run;
+  if (size > (size_t)have << HAK_SLAB_SHIFT) return false; // before n could wrap
+  unsigned n = hak_l25_slabs(size);
   hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, HAK_L25_GRAIN));
   if (n == have) return true;
   head->run = (uint8_t)n;

@@ -35,6 +35,7 @@
 
 extern char invocation[200]; // printed with every failure, to repeat it
 
+#ifndef CHECK // test/fuzz has its own
 #define CHECK(x)                                                                            \
   do {                                                                                      \
     if (!(x)) {                                                                             \
@@ -43,6 +44,7 @@ extern char invocation[200]; // printed with every failure, to repeat it
       _exit(1);                                                                             \
     }                                                                                       \
   } while (0)
+#endif
 
 // Statistics of HAKMEM; false on another allocator.
 static inline bool statistics(hak_stats_t *out) {

@@ -66,6 +66,10 @@ static void resize_in_place(void) {
   CHECK(hak_l25_resize(head, 16 * HAK_SLAB_SIZE)); // to the end of the run
   CHECK_EQUAL(hak_l25_usable(head), MIB);
   CHECK(filled(p, 1000000, 1));
+  static const size_t absurd[] = {MIB + 1, (size_t)1 << 48, ((size_t)1 << 48) + 5, PTRDIFF_MAX};
+  for (unsigned i = 0; i < COUNT(absurd); i++) CHECK(!hak_l25_resize(head, absurd[i]));
+  CHECK_EQUAL(head->run, 16);
+  CHECK_EQUAL(hak_l25_usable(head), MIB);
   for (unsigned n = 15; n >= 1; n--) {
     size_t size = n * HAK_SLAB_SIZE - 5000;
     CHECK(hak_l25_resize(head, size));

@@ -1,0 +1,333 @@
+#!/usr/bin/env python3
+"""A long mixed run under HAKMEM; behind `make soak` and the test soak.short (docs/soak.md).
+
+    run.py [--build FOLDER] [--time SECONDS] [--json FILE] [--chart FILE]
+
+Three things at once, all with the library preloaded:
+  - long_life, a process whose sizes change from phase to phase, sampled four times a phase;
+  - a redis-server under redis-benchmark, sampled between its rounds;
+  - programs one after the other, again and again; their output must be the same as
+    without HAKMEM: python3, perl, gcc, sqlite3, and test/stress.
+
+Then the samples are judged (bounds below), the text summary is printed, and the last line
+is 'N passed, N failed'. What a machine does not have is skipped by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "test" / "preload"))
+import compilers  # noqa: E402
+import data  # noqa: E402
+import runtimes  # noqa: E402
+from harness import Failure, Harness, Skip, need  # noqa: E402
+
+# The bounds. What was measured when they were set: docs/soak.md.
+GROWTH_MAX = 1.25        # RSS of the last third of the time to that of the first third, per phase
+GROWTH_MAX_SHORT = 2.0   # the same in a run below SHORT seconds: the heap may not be steady yet
+SHORT = 120
+GROWTH_SLACK_KIB = 8192  # beyond which growth counts
+RSS_PER_LIVE_MAX = 3.5   # highest RSS of a cycle of phases to highest live bytes of it
+DRIFT_MAX = 3.0          # p99.9 of malloc, likewise, geometric mean over the phases
+DRIFT_SAMPLES = 1000     # timed mallocs that a sample needs to have a p99.9
+REDIS_GROWTH_MAX = 1.25  # RSS per used byte of redis, likewise
+REDIS_SAMPLES = 3        # of a round in a third, to be compared
+
+CYCLES_AT_MOST = 12      # of long_life's phases, in a long run
+PHASE_LEAST = 0.25       # seconds
+DRAW_LIMIT = 180         # seconds
+
+
+@dataclasses.dataclass
+class Check:
+    name: str
+    ok: bool
+    text: str
+
+
+@dataclasses.dataclass
+class Round:
+    """One run of a program."""
+    program: str
+    at: float
+    seconds: float
+    result: str  # "ok", or what went wrong
+
+
+# ---------------------------------------------------------------------------
+# Programs
+
+def python3(h: Harness) -> str:
+    records = ROOT / "bench" / "programs" / "records.py"
+    h.same(sys.executable, str(records), "2", extra={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "1"})
+    return "same digest"
+
+
+class Stress:
+    """test/stress with another seed each time."""
+
+    def __init__(self, build: Path, seconds: int) -> None:
+        self.program, self.seconds, self.seed = str(build / "test" / "stress" / "stress"), seconds, 100
+
+    def __call__(self, h: Harness) -> str:
+        self.seed += 1
+        h.under(self.program, str(self.seed), f"{self.seconds}s", "3", extra={"EXPECT_HAKMEM": "1"})
+        return f"seed {self.seed}"
+
+
+def run_programs(build: Path, until: float, quick: bool) -> tuple[list[Round], list[str]]:
+    """Round robin until the time is up; at least once each."""
+    programs = {"python3": python3, "perl": runtimes.perl, "sqlite3": data.sqlite3,
+                "stress": Stress(build, 2 if quick else 10)}
+    if not quick:
+        programs["gcc"] = compilers.gcc
+    rounds: list[Round] = []
+    skipped: list[str] = []
+    start, left = time.monotonic(), list(programs)
+    while left or time.monotonic() < until:
+        name = left.pop(0) if left else list(programs)[len(rounds) % len(programs)]
+        began = time.monotonic()
+        try:
+            in_fresh_folder(build, programs[name])
+            result = "ok"
+        except Skip as reason:
+            skipped.append(f"{name} ({reason})")
+            del programs[name]
+            continue
+        except Failure as failure:
+            result = str(failure)
+        rounds.append(Round(name, began - start, time.monotonic() - began, result))
+    return rounds, skipped
+
+
+def in_fresh_folder(build: Path, program) -> str:
+    folder = tempfile.mkdtemp(prefix="hakmem-soak-")
+    try:
+        return program(Harness(str(build / "libhakmem.so"), folder, {}))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---------------------------------------------------------------------------
+# redis: one server for the whole time
+
+class Redis:
+    def __init__(self, build: Path, folder: str) -> None:
+        server, self.cli, self.benchmark = need("redis-server", "redis-cli", "redis-benchmark")
+        self.socket = os.path.join(folder, "s")
+        self.samples: list[dict] = []
+        self.failure = ""
+        environment = os.environ | {"LD_PRELOAD": str(build / "libhakmem.so")}
+        self.process = subprocess.Popen(
+            [server, "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--save", "",
+             "--appendonly", "no", "--daemonize", "no"], env=environment, cwd=folder,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(200):
+            if os.path.exists(self.socket):
+                return
+            time.sleep(0.05)
+        self.process.kill()
+        raise Failure("redis-server did not open its socket in 10 s")
+
+    def ask(self, *command: str) -> str:
+        return subprocess.run([self.cli, "-s", self.socket, *command], capture_output=True,
+                              text=True, timeout=60).stdout
+
+    def load_until(self, until: float) -> None:
+        """Values of changing sizes over the same keys; every eighth round all keys go."""
+        start, number = time.monotonic(), 0
+        while number < 3 or time.monotonic() < until:
+            size = (20, 300, 3000, 80)[number % 4]
+            done = subprocess.run(
+                [self.benchmark, "-s", self.socket, "-q", "-n", "20000", "-r", "10000", "-c", "10", "-P", "8",
+                 "-d", str(size), "-t", "set,get,lpush,lpop,hset,sadd"], capture_output=True, text=True)
+            if done.returncode != 0 or self.process.poll() is not None:
+                self.failure = f"round {number}: redis-benchmark: {done.stderr[-300:]}"
+                return
+            memory = dict(line.split(":", 1) for line in self.ask("INFO", "memory").splitlines() if ":" in line)
+            self.samples.append({"t": time.monotonic() - start, "round": number % 8,
+                                 "used_kib": int(memory["used_memory"]) // 1024,
+                                 "rss_kib": int(memory["used_memory_rss"]) // 1024})
+            number += 1
+            if number % 8 == 0:
+                self.ask("FLUSHALL")
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        self.ask("SHUTDOWN", "NOSAVE")
+        try:
+            status = self.process.wait(30)
+            if status != 0 and not self.failure:
+                self.failure = f"redis-server ended with status {status}"
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            self.failure = "redis-server did not stop in 30 s"
+
+
+# ---------------------------------------------------------------------------
+# Judgement
+
+def thirds(samples: list[dict]) -> tuple[list[dict], list[dict]]:
+    """First and last third of the time, without the very beginning (an eighth)."""
+    end = samples[-1]["t"] if samples else 0
+    first = [s for s in samples if end / 8 < s["t"] <= end * 11 / 24]
+    return first, [s for s in samples if s["t"] > end * 2 / 3]
+
+
+def by_phase(samples: list[dict], key: str, phase: str) -> dict[str, list[float]]:
+    grouped: dict[str, list[float]] = {}
+    for sample in samples:
+        grouped.setdefault(sample[phase], []).append(sample[key])
+    return grouped
+
+
+def judge_growth(samples: list[dict]) -> Check:
+    first, last = (by_phase(part, "rss_kib", "phase") for part in thirds(samples))
+    worst, where = 0.0, "nowhere"
+    for phase in first.keys() & last.keys():
+        before, after = statistics.median(first[phase]), statistics.median(last[phase])
+        growth = after / before if after > before + GROWTH_SLACK_KIB else min(1.0, after / before)
+        if growth > worst:
+            worst, where = growth, f"phase {phase}: {before / 1024:.0f} MiB, then {after / 1024:.0f} MiB"
+    bound = GROWTH_MAX if samples[-1]["t"] >= SHORT else GROWTH_MAX_SHORT
+    return Check("RSS over time", 0 < worst <= bound, f"{worst:.2f} x ({where}; bound {bound})")
+
+
+def judge_rss_per_live(samples: list[dict]) -> Check:
+    _, last = thirds(samples)
+    rss, live = max(s["rss_kib"] for s in last), max(s["live_kib"] for s in last)
+    return Check("RSS per live byte", rss <= RSS_PER_LIVE_MAX * live,
+                 f"{rss / live:.2f} ({rss / 1024:.0f} MiB for {live / 1024:.0f} MiB at the peak of the cycle; "
+                 f"bound {RSS_PER_LIVE_MAX})")
+
+
+def judge_latency(samples: list[dict]) -> Check:
+    enough = [s for s in samples if s["timed"] >= DRIFT_SAMPLES]
+    first, last = (by_phase(part, "p999", "phase") for part in thirds(enough)) if enough else ({}, {})
+    ratios = [statistics.median(last[p]) / statistics.median(first[p]) for p in first.keys() & last.keys()]
+    if not ratios:
+        return Check("malloc's p99.9 over time", False, "no phase with enough timed calls")
+    drift = statistics.geometric_mean(ratios)
+    of = {key: statistics.median(s[key] for s in enough) for key in ("p50", "p99", "p999")}
+    return Check("malloc's p99.9 over time", drift <= DRIFT_MAX,
+                 f"{drift:.2f} x over {len(ratios)} phases (bound {DRIFT_MAX}); medians p50 {of['p50']:.0f} ns, p99 "
+                 f"{of['p99']:.0f} ns, p99.9 {of['p999']:.0f} ns, slowest {max(s['max'] for s in samples) / 1e6:.1f} ms")
+
+
+def judge_redis(redis: Redis) -> list[Check]:
+    checks = [Check("redis-server", not redis.failure,
+                    redis.failure or f"{len(redis.samples)} rounds of redis-benchmark")]
+    first, last = (by_phase([s | {"ratio": s["rss_kib"] / s["used_kib"]} for s in part], "ratio", "round")
+                   for part in thirds(redis.samples))
+    both = [r for r in first if min(len(first[r]), len(last.get(r, []))) >= REDIS_SAMPLES]
+    if both:  # else it was too short to compare equal rounds
+        growth = statistics.geometric_mean(
+            [statistics.median(last[r]) / statistics.median(first[r]) for r in both])
+        checks.append(Check("redis: RSS per used byte over time", growth <= REDIS_GROWTH_MAX,
+                            f"{growth:.2f} x (bound {REDIS_GROWTH_MAX})"))
+    return checks
+
+
+def judge_programs(rounds: list[Round]) -> list[Check]:
+    checks = []
+    for name in dict.fromkeys(r.program for r in rounds):
+        of = [r for r in rounds if r.program == name]
+        bad = [r for r in of if r.result != "ok"]
+        checks.append(Check(name, not bad, bad[0].result if bad else
+                            f"{len(of)} runs, {statistics.median(r.seconds for r in of):.1f} s each"))
+    return checks
+
+
+# ---------------------------------------------------------------------------
+
+def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
+    until = time.monotonic() + seconds
+    folder = tempfile.mkdtemp(prefix="hakmem-soak-")
+    skipped: list[str] = []
+    phase = max(PHASE_LEAST, seconds / 8 / CYCLES_AT_MOST)
+    long_life = subprocess.Popen(
+        [str(build / "test" / "soak" / "long_life"), f"{seconds}", f"{phase}"], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=os.environ | {"LD_PRELOAD": str(build / "libhakmem.so")})
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.extend(long_life.stdout))
+    reader.start()
+    redis, load = None, None
+    try:
+        try:
+            redis = Redis(build, folder)
+            load = threading.Thread(target=redis.load_until, args=(until,))
+            load.start()
+        except Skip as reason:
+            skipped.append(f"redis ({reason})")
+        rounds, missing = run_programs(build, until, quick=seconds < SHORT)
+        reader.join()
+        status, said = long_life.wait(), long_life.stderr.read()
+    finally:
+        if load:
+            load.join()
+            redis.stop()
+        long_life.kill()
+        long_life.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    samples = [json.loads(line) for line in lines[1:]]
+    checks = [Check("long_life", status == 0 and len(samples) > 8, said.strip() or f"{len(samples)} samples")]
+    if checks[0].ok:
+        checks += [judge_growth(samples), judge_rss_per_live(samples), judge_latency(samples)]
+    if redis:
+        checks += judge_redis(redis)
+    checks += judge_programs(rounds)
+    record = {"schema": "hakmem-soak", "version": 1, "seconds": seconds, "long_life": samples,
+              "redis": redis.samples if redis else [], "programs": [dataclasses.asdict(r) for r in rounds],
+              "checks": [dataclasses.asdict(c) for c in checks]}
+    return checks, skipped + missing, record
+
+
+def draw(record: Path, chart: Path) -> None:
+    command = [sys.executable, "-B", str(Path(__file__).parent / "plot.py"), str(record), str(chart)]
+    try:  # matplotlib may have to be fetched first
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DRAW_LIMIT)
+        print(f"chart: {chart}" if done.returncode == 0 else f"no chart: {done.stderr.strip()[-300:]}")
+    except subprocess.TimeoutExpired:
+        print(f"no chart: not drawn in {DRAW_LIMIT} s", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--time", type=float, default=600)
+    parser.add_argument("--json", type=Path, help="where the samples go")
+    parser.add_argument("--chart", type=Path, help="where a chart of them goes; needs --json")
+    args = parser.parse_args()
+    checks, skipped, record = soak(args.build.resolve(), args.time)
+    for check in checks:
+        print(f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {check.text}")
+    for name in skipped:
+        print(f"skipped: {name}")
+    if args.json:
+        args.json.write_text(json.dumps(record, indent=1) + "\n")
+        if args.chart:
+            draw(args.json, args.chart)
+    failed = sum(not check.ok for check in checks)
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
