@@ -16,7 +16,10 @@
 
 static bool limit(size_t what, size_t value) {
   struct rlimit l = {value, value};
-  if (what == RLIMIT_STACK) CHECK(getrlimit((int)what, &l) == 0), l.rlim_cur = value;
+  if (what == RLIMIT_STACK) {
+    CHECK(getrlimit((int)what, &l) == 0);
+    l.rlim_cur = value;
+  }
   if (setrlimit((int)what, &l) != 0) sit_skip("this limit cannot be set");
   return true;
 }
@@ -124,6 +127,15 @@ static bool large_environment(size_t n, size_t b) {
   return true;
 }
 
+// A library from beside this program, loaded before or after the allocator's.
+static bool preload(size_t name, size_t first) {
+  static char value[8192];
+  const char *others = getenv("LD_PRELOAD"), *path = beside((const char *)name);
+  if (!others) others = "";
+  CHECK(snprintf(value, sizeof value, "%s:%s", first ? path : others, first ? others : path) > 0);
+  return setenv("LD_PRELOAD", value, 1) == 0;
+}
+
 #define TEXT(s) ((size_t)(uintptr_t)(s))
 
 static const struct {
@@ -199,6 +211,12 @@ static const struct {
     {"glibc_tunables", variable, TEXT("GLIBC_TUNABLES"),
      TEXT("glibc.malloc.tcache_count=0:glibc.rtld.optional_static_tls=512"), true},
     {"no_rseq", variable, TEXT("GLIBC_TUNABLES"), TEXT("glibc.pthread.rseq=0"), true},
+    {"hostile_libc_first", preload, TEXT("libsit_hostile.so"), 1, true},
+    {"hostile_libc_last", preload, TEXT("libsit_hostile.so"), 0, true},
+    {"wrapper_first", preload, TEXT("libsit_wrapper.so"), 1, true},
+    {"wrapper_last", preload, TEXT("libsit_wrapper.so"), 0, true},
+    {"no_keys_first", preload, TEXT("libsit_keys.so"), 1, true},
+    {"no_keys_last", preload, TEXT("libsit_keys.so"), 0, true},
     {"no_environment", no_environment, 0, 0, true},
     {"large_environment", large_environment, 10000, 0, true},
 };
