@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,10 +50,6 @@ HOSTILE(int, pthread_mutex_lock, (pthread_mutex_t * m), (m))
 HOSTILE(int, pthread_mutex_unlock, (pthread_mutex_t * m), (m))
 HOSTILE(int, pthread_create,
         (pthread_t * t, const pthread_attr_t *a, void *(*f)(void *), void *p), (t, a, f, p))
-HOSTILE(void *, mmap, (void *p, size_t n, int r, int f, int fd, off_t o), (p, n, r, f, fd, o))
-HOSTILE(int, munmap, (void *p, size_t n), (p, n))
-HOSTILE(int, madvise, (void *p, size_t n, int a), (p, n, a))
-HOSTILE(int, mprotect, (void *p, size_t n, int r), (p, n, r))
 
 #define HOSTILE_OPEN(name, parameters, before, arguments)                     \
   int name parameters {                                                       \
