@@ -83,7 +83,7 @@ void TooMuch(size_t size, size_t) {
   CHECK(::operator new[](size, std::nothrow) == nullptr);
   CHECK(::operator new(size, std::align_val_t{4096}, std::nothrow) == nullptr);
   CHECK(Throws([=] { std::vector<char> v(size / 2); }));
-  CHECK(Throws([=] { delete[] new uint64_t[hide_size(SIZE_MAX / 16)]; }));
+  CHECK(Throws([=] { delete[] static_cast<uint64_t *>(hide(new uint64_t[hide_size(SIZE_MAX / 16)])); }));
   churn(1, 200);
 }
 

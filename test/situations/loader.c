@@ -244,7 +244,7 @@ const case_t loader_cases[] = {
     {"allocator_again_deep_binding", allocator_again, RTLD_NOW | RTLD_DEEPBIND, 50},
     {"allocator_again_nodelete", allocator_again, RTLD_NOW | RTLD_NODELETE, 50},
     {"allocator_in_name_space", allocator_in_name_space, 1},
-    {"allocator_in_name_spaces_in_turn", allocator_in_name_space, 12},
+    {"allocator_in_3_name_spaces", allocator_in_name_space, 3},
     {"load_and_unload_lazy", load_and_unload, RTLD_LAZY | RTLD_LOCAL, 0},
     {"load_and_unload_global", load_and_unload, RTLD_NOW | RTLD_GLOBAL, 0},
     {"load_and_unload_with_threads", load_and_unload, RTLD_NOW, 3},

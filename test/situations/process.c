@@ -171,10 +171,10 @@ static void little_is_copied(size_t size, size_t b) {
 // ---------------------------------------------------------------------------
 // What is run around a fork.
 
-static void *prepared;
-static size_t handled;
-static void before_fork(void) { CHECK(prepared = malloc(3000)), handled++; }
-static void after_fork(void) { free(prepared), churn_some(handled, 30), handled++; }
+static void *prepared[3];
+static size_t depth, handled;
+static void before_fork(void) { CHECK(prepared[depth++] = malloc(3000)), handled++; }
+static void after_fork(void) { free(prepared[--depth]), churn_some(handled, 30), handled++; }
 static void atfork_handlers_allocate(size_t threads, size_t b) {
   (void)b;
   for (int i = 0; i < 3; i++) CHECK(pthread_atfork(before_fork, after_fork, after_fork) == 0);
