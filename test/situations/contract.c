@@ -16,15 +16,13 @@ static const size_t borders[] = {
 typedef void *allocate_t(size_t);
 static void *by_calloc(size_t n) { return calloc(n, 1); }
 static void *by_realloc(size_t n) { return realloc(NULL, n ? n : 1); }
-static void *by_reallocarray(size_t n) { return reallocarray(NULL, n ? n : 1, 1); }
 static void *by_aligned_alloc(size_t n) { return aligned_alloc(32, n); }
-static void *by_memalign(size_t n) { return memalign(256, n); }
 static void *by_posix_memalign(size_t n) {
   void *p = NULL;
   return posix_memalign(&p, 64, n) == 0 ? p : NULL;
 }
-static allocate_t *const ways[] = {malloc,           by_calloc,   by_realloc,       by_reallocarray,
-                                   by_aligned_alloc, by_memalign, by_posix_memalign, valloc, pvalloc};
+static allocate_t *const ways[] = {malloc,           by_calloc,         by_realloc,
+                                   by_aligned_alloc, by_posix_memalign, pvalloc};
 
 // Every byte of every size, two at once, aligned for every type, usable to the end.
 static void every_border(size_t way, size_t b) {
@@ -322,12 +320,9 @@ const case_t contract_cases[] = {
     {"every_border_malloc", every_border, 0},
     {"every_border_calloc", every_border, 1},
     {"every_border_realloc", every_border, 2},
-    {"every_border_reallocarray", every_border, 3},
-    {"every_border_aligned_alloc", every_border, 4},
-    {"every_border_memalign", every_border, 5},
-    {"every_border_posix_memalign", every_border, 6},
-    {"every_border_valloc", every_border, 7},
-    {"every_border_pvalloc", every_border, 8},
+    {"every_border_aligned_alloc", every_border, 3},
+    {"every_border_posix_memalign", every_border, 4},
+    {"every_border_pvalloc", every_border, 5},
     {"realloc_between_borders", realloc_between_borders, 0},
     {"realloc_between_usable_sizes", realloc_between_borders, 1},
     {"every_size_to_4096", every_small_size, 4096, 1},
@@ -336,9 +331,11 @@ const case_t contract_cases[] = {
     {"products_that_overflow", products_that_overflow},
     {"impossible_alignments", impossible_alignments},
     {"bad_alignments", bad_alignments},
-    {"good_alignments", good_alignments, 32 * MIB},
+    {"good_alignments", good_alignments, 8 * MIB},
     {"size_zero", size_zero},
-    EACH_TIER("realloc_to_zero", realloc_to_zero, 0),
+    {"realloc_to_zero_tiny", realloc_to_zero, TINY},
+    {"realloc_to_zero_l2", realloc_to_zero, L2},
+    {"realloc_to_zero_huge", realloc_to_zero, HUGE},
     {"of_null", of_null},
     EACH_TIER("errno_untouched_by_free", errno_untouched_by_free, 0),
     {"errno_untouched_by_success", errno_untouched_by_success},

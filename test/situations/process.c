@@ -7,7 +7,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-static size_t count_of(size_t size) { return size <= 1000 ? 5000 : size <= MIB ? 60 : 5; }
+static size_t count_of(size_t size) { return size <= 1000 ? 5000 : size <= 10000 ? 60 : size <= MIB ? 20 : 3; }
 
 // ---------------------------------------------------------------------------
 // Children that use what they inherited.
@@ -54,7 +54,7 @@ static void owner_vanishes(size_t size, size_t b) {
   (void)b;
   pthread_t t = start(keep_blocks_and_churn, AS_ARGUMENT(size));
   while (!ready) usleep(100);
-  for (int i = 0; i < 20; i++) {
+  for (int i = 0; i < 10; i++) {
     pid_t pid = fork();
     if (pid == 0) use_inherited(size, i % 2), exit(0);
     wait_for(pid, 0);
@@ -413,18 +413,23 @@ static void new_root(size_t a, size_t b) {
 
 const case_t process_cases[] = {
     EACH_TIER("child_frees_all", child_frees_all, SAME_THREAD),
-    EACH_TIER("child_frees_ended_threads", child_frees_all, FROM_ENDED_THREAD),
-    EACH_TIER("child_reallocs_all", child_frees_all, GROW),
+    {"child_frees_ended_threads_tiny", child_frees_all, TINY, FROM_ENDED_THREAD},
+    {"child_frees_ended_threads_l2", child_frees_all, L2, FROM_ENDED_THREAD},
+    {"child_reallocs_all_tiny", child_frees_all, TINY, GROW},
+    {"child_reallocs_all_l25", child_frees_all, L25, GROW},
+    {"child_reallocs_all_huge", child_frees_all, HUGE, GROW},
     EACH_TIER("owner_vanishes", owner_vanishes, 0),
-    {"fork_storm", fork_storm, 200, 1},
-    {"fork_storm_50_at_once", fork_storm, 200, 50},
-    {"fork_while_2_threads_allocate", fork_while_others_allocate, 2, 40},
-    {"fork_while_8_threads_allocate", fork_while_others_allocate, 8, 20},
+    {"fork_storm", fork_storm, 100, 1},
+    {"fork_storm_50_at_once", fork_storm, 100, 50},
+    {"fork_while_2_threads_allocate", fork_while_others_allocate, 2, 20},
+    {"fork_while_8_threads_allocate", fork_while_others_allocate, 8, 8},
     {"every_thread_forks", every_thread_forks, 6},
     {"fork_chain", fork_chain, 40, 0},
     {"fork_chain_with_threads", fork_chain, 15, 1},
-    {"children_start_threads", children_start_threads, 20, 4},
-    EACH_TIER("little_is_copied", little_is_copied, 0),
+    {"children_start_threads", children_start_threads, 8, 4},
+    {"little_is_copied_tiny", little_is_copied, TINY},
+    {"little_is_copied_l2", little_is_copied, L2},
+    {"little_is_copied_huge", little_is_copied, HUGE},
     {"atfork_handlers_allocate", atfork_handlers_allocate, 0},
     {"atfork_handlers_allocate_with_threads", atfork_handlers_allocate, 4},
     {"fork_in_signal_handler", fork_in_signal_handler, 0},

@@ -47,19 +47,25 @@ static uint64_t word_of(uint64_t seed, size_t i) {
   return (seed + 1) * 0x9e3779b97f4a7c15u + (uint64_t)i * 0x0101010101010101u;
 }
 
+// A word at a time, without calls: most of the suite's time would go here.
 void fill(void *p, size_t n, uint64_t seed) {
   unsigned char *at = p;
-  for (size_t i = 0; i < n; i += 8) {
-    uint64_t w = word_of(seed, i);
-    memcpy(at + i, &w, n - i < 8 ? n - i : 8);
+  uint64_t w;
+  for (size_t i = 0; i < n; i += sizeof w) {
+    w = word_of(seed, i);
+    if (n - i >= sizeof w) __builtin_memcpy(at + i, &w, sizeof w);
+    else memcpy(at + i, &w, n - i);
   }
 }
 
 bool filled(const void *p, size_t n, uint64_t seed) {
   const unsigned char *at = p;
-  for (size_t i = 0; i < n; i += 8) {
-    uint64_t w = word_of(seed, i);
-    if (memcmp(at + i, &w, n - i < 8 ? n - i : 8) != 0) return false;
+  uint64_t w, found;
+  for (size_t i = 0; i < n; i += sizeof w) {
+    w = word_of(seed, i);
+    if (n - i < sizeof w) return memcmp(at + i, &w, n - i) == 0;
+    __builtin_memcpy(&found, at + i, sizeof w);
+    if (found != w) return false;
   }
   return true;
 }

@@ -6,7 +6,7 @@
 #include <semaphore.h>
 #include <threads.h>
 
-static size_t blocks_of(size_t size) { return size <= 1000 ? 20000 : size <= MIB ? 200 : 12; }
+static size_t blocks_of(size_t size) { return size <= 1000 ? 20000 : size <= 10000 ? 200 : size <= MIB ? 30 : 3; }
 
 // ---------------------------------------------------------------------------
 // Blocks that outlive their thread.
@@ -534,9 +534,13 @@ static void pthread_exit_with_a_block(size_t times, size_t b) {
 
 const case_t threads_cases[] = {
     EACH_TIER("exit_with_live_blocks", exit_with_live_blocks, 0),
-    EACH_TIER("exit_then_realloc", exit_with_live_blocks, 1),
+    {"exit_then_realloc_tiny", exit_with_live_blocks, TINY, 1},
+    {"exit_then_realloc_l2", exit_with_live_blocks, L2, 1},
+    {"exit_then_realloc_l25", exit_with_live_blocks, L25, 1},
     EACH_TIER("owner_has_exited", owner_has_exited, 0),
-    EACH_TIER("owner_sleeps", owner_sleeps, 0),
+    {"owner_sleeps_tiny", owner_sleeps, TINY},
+    {"owner_sleeps_l2", owner_sleeps, L2},
+    {"owner_sleeps_l25", owner_sleeps, L25},
     EACH_TIER("producer_consumer", producer_consumer, 1),
     {"producer_consumer_4_pairs_tiny", producer_consumer, TINY, 4},
     {"producer_consumer_4_pairs_l2", producer_consumer, L2, 4},
