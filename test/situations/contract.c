@@ -6,12 +6,13 @@
 
 // Sizes around every border that some allocator has.
 static const size_t borders[] = {
-    0,     1,     7,     8,      15,     16,      17,      24,      31,      32,      33,
-    63,    64,    65,    127,    128,    129,     255,     256,     257,     511,     512,
-    513,   1007,  1008,  1009,   1023,   1024,    1025,    2047,    2048,    2049,    4080,
-    4095,  4096,  4097,  8192,   16384,  32767,   32768,   32769,   57343,   57344,   57345,
-    65535, 65536, 65537, 131072, 135168, 262144,  524288,  1048575, 1048576, 1048577, 2097151,
-    2097152, 2097153, 4194304, 33554431, 33554432, 33554433};
+    0,       1,       7,       8,       15,       16,       17,      24,      31,
+    32,      33,      63,      64,      65,       127,      128,     129,     255,
+    256,     257,     511,     512,     513,      1007,     1008,    1009,    1023,
+    1024,    1025,    2047,    2048,    2049,     4080,     4095,    4096,    4097,
+    8192,    16384,   32767,   32768,   32769,    57343,    57344,   57345,   65535,
+    65536,   65537,   131072,  135168,  262144,   524288,   1048575, 1048576, 1048577,
+    2097151, 2097152, 2097153, 4194304, 33554431, 33554432, 33554433};
 
 typedef void *allocate_t(size_t);
 static void *by_calloc(size_t n) { return calloc(n, 1); }
@@ -72,8 +73,9 @@ static void every_small_size(size_t largest, size_t step) {
 // ---------------------------------------------------------------------------
 // Sizes that cannot be had.
 
-static const size_t impossible[] = {PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX, SIZE_MAX - 15,
-                                    SIZE_MAX - 4095, SIZE_MAX / 2 + 4096, (size_t)1 << 62};
+static const size_t impossible[] = {PTRDIFF_MAX,    (size_t)PTRDIFF_MAX + 1, SIZE_MAX,
+                                    SIZE_MAX - 15,  SIZE_MAX - 4095,         SIZE_MAX / 2 + 4096,
+                                    (size_t)1 << 62};
 
 #define FAILS(call) (errno = 0, (call) == NULL && errno == ENOMEM)
 
@@ -102,9 +104,14 @@ static void impossible_sizes(size_t a, size_t b) {
 
 static void products_that_overflow(size_t a, size_t b) {
   (void)a, (void)b;
-  static const size_t factors[][2] = {{SIZE_MAX, 2}, {2, SIZE_MAX}, {(size_t)1 << 32, (size_t)1 << 32},
-                                      {SIZE_MAX / 2, 3}, {SIZE_MAX / 16 + 1, 16}, {SIZE_MAX, SIZE_MAX},
-                                      {((size_t)1 << 32) + 1, (size_t)1 << 32}, {SIZE_MAX / 3, 4}};
+  static const size_t factors[][2] = {{SIZE_MAX, 2},
+                                      {2, SIZE_MAX},
+                                      {(size_t)1 << 32, (size_t)1 << 32},
+                                      {SIZE_MAX / 2, 3},
+                                      {SIZE_MAX / 16 + 1, 16},
+                                      {SIZE_MAX, SIZE_MAX},
+                                      {((size_t)1 << 32) + 1, (size_t)1 << 32},
+                                      {SIZE_MAX / 3, 4}};
   char *p = filled_block(100, 1);
   for (size_t i = 0; i < COUNT(factors); i++) {
     size_t n = hide_size(factors[i][0]), m = hide_size(factors[i][1]);
@@ -235,7 +242,8 @@ static void errno_untouched_by_success(size_t a, size_t b) {
 
 static void sized_frees(size_t a, size_t b) {
   (void)a, (void)b;
-  void (*sized)(void *, size_t) = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
+  void (*sized)(void *, size_t) =
+      (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
   void (*aligned)(void *, size_t, size_t) =
       (void (*)(void *, size_t, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_aligned_sized");
   if (!sized || !aligned) sit_skip("no free_sized here");

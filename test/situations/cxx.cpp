@@ -44,9 +44,10 @@ void EveryForm(size_t size, size_t) {
 
 void EveryAlignedForm(size_t alignment, size_t) {
   auto a = std::align_val_t{alignment};
-  for (size_t size : {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{300000}, size_t{3000000}}) {
-    void *p[] = {::operator new(size, a), ::operator new[](size, a), ::operator new(size, a, std::nothrow),
-                 ::operator new[](size, a, std::nothrow)};
+  for (size_t size :
+       {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{300000}, size_t{3000000}}) {
+    void *p[] = {::operator new(size, a), ::operator new[](size, a),
+                 ::operator new(size, a, std::nothrow), ::operator new[](size, a, std::nothrow)};
     for (void *q : p) CHECK(q && Aligned(q, alignment)), memset(q, 1, size);
     ::operator delete(p[0], size, a);
     ::operator delete[](p[1], size, a);
@@ -83,7 +84,8 @@ void TooMuch(size_t size, size_t) {
   CHECK(::operator new[](size, std::nothrow) == nullptr);
   CHECK(::operator new(size, std::align_val_t{4096}, std::nothrow) == nullptr);
   CHECK(Throws([=] { std::vector<char> v(size / 2); }));
-  CHECK(Throws([=] { delete[] static_cast<uint64_t *>(hide(new uint64_t[hide_size(SIZE_MAX / 16)])); }));
+  CHECK(Throws(
+      [=] { delete[] static_cast<uint64_t *>(hide(new uint64_t[hide_size(SIZE_MAX / 16)])); }));
   churn(1, 200);
 }
 
@@ -99,10 +101,12 @@ void NewHandler(size_t, size_t) {
   CHECK(Throws([=] { ::operator delete(::operator new(size)); }) && handled == 3);
   handled = 0;
   std::set_new_handler(GiveUpAtThree);
-  CHECK(::operator new(size, std::nothrow) == nullptr && handled == 3);
+  CHECK(::operator new(size, std::nothrow) == nullptr);
+  CHECK(handled == 3);
   handled = 0;
   std::set_new_handler(GiveUpAtThree);
-  CHECK(::operator new(size, std::align_val_t{128}, std::nothrow) == nullptr && handled == 3);
+  CHECK(::operator new(size, std::align_val_t{128}, std::nothrow) == nullptr);
+  CHECK(handled == 3);
 }
 
 struct Ours : std::bad_alloc {};
@@ -282,10 +286,11 @@ void Pmr(size_t, size_t) {
   std::pmr::unsynchronized_pool_resource pool;
   std::pmr::synchronized_pool_resource shared;
   for (int round = 0; round < 5; round++) {
-    std::pmr::monotonic_buffer_resource buffer(round % 2 ? static_cast<std::pmr::memory_resource *>(&pool)
-                                                         : &shared);
+    std::pmr::monotonic_buffer_resource buffer(
+        round % 2 ? static_cast<std::pmr::memory_resource *>(&pool) : &shared);
     std::pmr::map<int, std::pmr::string> map(&buffer);
-    for (int i = 0; i < 2000; i++) map[i] = std::pmr::string(static_cast<size_t>(i % 300), 'p', &buffer);
+    for (int i = 0; i < 2000; i++)
+      map[i] = std::pmr::string(static_cast<size_t>(i % 300), 'p', &buffer);
     for (int i = 0; i < 2000; i++) CHECK(map[i].size() == static_cast<size_t>(i % 300));
     void *p = std::pmr::new_delete_resource()->allocate(10000, 4096);
     CHECK(Aligned(p, 4096));

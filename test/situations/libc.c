@@ -90,7 +90,8 @@ static void own_buffers(size_t n) {
   for (size_t i = 0; i < 1000; i++) fprintf(f, "%zu ", i);
   rewind(f);
   size_t last = 0;
-  while (fscanf(f, "%zu", &last) == 1) {}
+  while (fscanf(f, "%zu", &last) == 1) {
+  }
   CHECK(last == 999 && fclose(f) == 0);
   free(buffer);
 }
@@ -140,7 +141,8 @@ static void nothing(void *p) { (void)p; }
 static void trees_and_tables(size_t n) {
   void *root = NULL;
   uint64_t *key = malloc((n + 1) * sizeof *key);
-  for (size_t i = 0; i <= n; i++) key[i] = i * 7919 % 1000003, CHECK(tsearch(&key[i], &root, by_value));
+  for (size_t i = 0; i <= n; i++)
+    key[i] = i * 7919 % 1000003, CHECK(tsearch(&key[i], &root, by_value));
   for (size_t i = 0; i <= n; i += 2) CHECK(tdelete(&key[i], &root, by_value));
   tdestroy(root, nothing); // the keys are one block
   free(key);
@@ -191,12 +193,14 @@ static void folders(size_t n) {
   char *const roots[] = {(char *)"/etc", NULL};
   FTS *f = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
   CHECK(f);
-  for (int i = 0; i < 50 && fts_read(f); i++) {}
+  for (int i = 0; i < 50 && fts_read(f); i++) {
+  }
   fts_close(f);
 }
 
 static void paths(size_t n) {
-  char *here = getcwd(NULL, 0), *there = getcwd(NULL, 5000), *real = realpath("/tmp/..//tmp/.", NULL);
+  char *here = getcwd(NULL, 0), *there = getcwd(NULL, 5000),
+       *real = realpath("/tmp/..//tmp/.", NULL);
   CHECK(here && there && real && strcmp(here, there) == 0 && strcmp(real, "/tmp") == 0);
   char *name = get_current_dir_name();
   CHECK(name);
@@ -255,7 +259,8 @@ static void argument_vectors(size_t n) {
 static void users(size_t n) {
   (void)n;
   setpwent();
-  for (int i = 0; i < 20 && getpwent(); i++) {}
+  for (int i = 0; i < 20 && getpwent(); i++) {
+  }
   endpwent();
   struct passwd *p = getpwuid(0);
   CHECK(!p || p->pw_name);
@@ -294,11 +299,29 @@ static void asynchronous_reads(size_t n) {
 // ---------------------------------------------------------------------------
 
 typedef void once_t(size_t n);
-static once_t *const functions[] = {
-    strings,  lines,   memory_streams, many_files, own_buffers,       scanned_strings,  local_addresses,
-    patterns, sorting, trees_and_tables, conversions, locales,        folders,          paths,
-    expansions, variables, clear_environment, stacks_of_objects, argument_vectors, users, times,
-    numbers,  asynchronous_reads};
+static once_t *const functions[] = {strings,
+                                    lines,
+                                    memory_streams,
+                                    many_files,
+                                    own_buffers,
+                                    scanned_strings,
+                                    local_addresses,
+                                    patterns,
+                                    sorting,
+                                    trees_and_tables,
+                                    conversions,
+                                    locales,
+                                    folders,
+                                    paths,
+                                    expansions,
+                                    variables,
+                                    clear_environment,
+                                    stacks_of_objects,
+                                    argument_vectors,
+                                    users,
+                                    times,
+                                    numbers,
+                                    asynchronous_reads};
 
 static void often(size_t which, size_t times) {
   for (size_t i = 0; i < times; i++) functions[which](i * i % 1013);
@@ -310,8 +333,9 @@ static void often(size_t which, size_t times) {
 
 // Those that may be called from several threads at once.
 static void *in_thread(void *seed) {
-  static once_t *const safe[] = {strings, lines,   memory_streams, many_files, local_addresses, patterns,
-                                 sorting, folders, paths,          numbers,    own_buffers, conversions};
+  static once_t *const safe[] = {strings,         lines,    memory_streams, many_files,
+                                 local_addresses, patterns, sorting,        folders,
+                                 paths,           numbers,  own_buffers,    conversions};
   for (size_t i = 0; i < 60; i++) safe[(AS_NUMBER(seed) + i) % COUNT(safe)](i * 13 % 500);
   return NULL;
 }

@@ -300,7 +300,8 @@ static void many_aligned(size_t alignment, size_t size) {
       CHECK((p[i] = memalign(alignment, size)) && (uintptr_t)p[i] % alignment == 0);
       memset(p[i], 1, size);
     }
-    CHECK(rss_kib() < before + N * (alignment < 64 * KIB ? alignment + size : size) / KIB * 2 + 8 * KIB);
+    CHECK(rss_kib() <
+          before + N * (alignment < 64 * KIB ? alignment + size : size) / KIB * 2 + 8 * KIB);
     for (size_t i = 0; i < N; i++) free(p[i]);
   }
 }

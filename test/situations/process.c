@@ -7,7 +7,9 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-static size_t count_of(size_t size) { return size <= 1000 ? 5000 : size <= 10000 ? 60 : size <= MIB ? 20 : 3; }
+static size_t count_of(size_t size) {
+  return size <= 1000 ? 5000 : size <= 10000 ? 60 : size <= MIB ? 20 : 3;
+}
 
 // ---------------------------------------------------------------------------
 // Children that use what they inherited.
@@ -23,7 +25,8 @@ static void *make_inherited(void *size) {
 static void use_inherited(size_t size, bool grow) {
   for (size_t i = 0; i < count_of(size); i++) {
     CHECK(filled(inherited[i], size, i));
-    if (grow) CHECK((inherited[i] = realloc(inherited[i], size * 2)) && filled(inherited[i], size, i));
+    if (grow)
+      CHECK((inherited[i] = realloc(inherited[i], size * 2)) && filled(inherited[i], size, i));
     free(inherited[i]);
   }
   churn_some(7, 300);
@@ -246,9 +249,7 @@ static void once(size_t how) {
   case SPAWN_FAILS:
     CHECK(posix_spawnp(&pid, missing_command[0], NULL, NULL, missing_command, environ) == ENOENT);
     break;
-  case WITH_SYSTEM:
-    CHECK(system("exit 3") == 3 << 8);
-    break;
+  case WITH_SYSTEM: CHECK(system("exit 3") == 3 << 8); break;
   case WITH_POPEN: {
     FILE *f = popen("echo words", "r");
     char text[20];

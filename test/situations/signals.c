@@ -46,7 +46,7 @@ static void take_backtrace(int number) {
 
 static void allocate_for_a_while(size_t size, size_t signals) {
   size_t first = arrived;
-  for (size_t i = 0; arrived < first + signals; i++) {
+  while (arrived < first + signals) {
     void *p[20];
     for (size_t j = 0; j < COUNT(p); j++) {
       CHECK(p[j] = malloc(size));

@@ -21,11 +21,10 @@ bool sit_long;
 static const struct {
   const char *name;
   const case_t *cases;
-} groups[] = {{"threads", threads_cases},   {"process", process_cases},
-              {"signals", signals_cases},   {"loader", loader_cases},
-              {"limits", limits_cases},     {"memory", memory_cases},
-              {"contract", contract_cases}, {"libc", libc_cases},
-              {"cxx", cxx_cases},           {"workload", workload_cases}};
+} groups[] = {{"threads", threads_cases},   {"process", process_cases}, {"signals", signals_cases},
+              {"loader", loader_cases},     {"limits", limits_cases},   {"memory", memory_cases},
+              {"contract", contract_cases}, {"libc", libc_cases},       {"cxx", cxx_cases},
+              {"workload", workload_cases}};
 
 void sit_fail(const char *file, int line, const char *what) {
   char text[600];

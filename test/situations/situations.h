@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +18,9 @@
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
+#ifndef __cplusplus
+#include <stdatomic.h>
+#endif
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -38,9 +40,11 @@ typedef struct {
 
 // Four rows: one for each way in which sizes are served, whoever serves them.
 enum { TINY = 48, L2 = 9000, L25 = 200000, HUGE = 3000000 };
-#define EACH_TIER(name, run, b)                                                              \
-  {name "_tiny", run, TINY, b, NULL}, {name "_l2", run, L2, b, NULL},                        \
-      {name "_l25", run, L25, b, NULL}, {name "_huge", run, HUGE, b, NULL}
+#define EACH_TIER(name, run, b) \
+  {name "_tiny", run, TINY, b, NULL}, {name "_l2", run, L2, b, NULL}, \
+      {name "_l25", run, L25, b, NULL}, { \
+    name "_huge", run, HUGE, b, NULL \
+  }
 
 // One table per group, ended by a row without a name.
 extern const case_t threads_cases[], process_cases[], signals_cases[], loader_cases[],

@@ -6,7 +6,9 @@
 #include <semaphore.h>
 #include <threads.h>
 
-static size_t blocks_of(size_t size) { return size <= 1000 ? 20000 : size <= 10000 ? 200 : size <= MIB ? 30 : 3; }
+static size_t blocks_of(size_t size) {
+  return size <= 1000 ? 20000 : size <= 10000 ? 200 : size <= MIB ? 30 : 3;
+}
 
 // ---------------------------------------------------------------------------
 // Blocks that outlive their thread.
@@ -71,7 +73,8 @@ static sem_t asleep, wake;
 static void *fill_batch_and_sleep(void *batch) {
   fill_batch(batch);
   sem_post(&asleep);
-  while (sem_wait(&wake) != 0) {}
+  while (sem_wait(&wake) != 0) {
+  }
   return NULL;
 }
 
@@ -461,7 +464,8 @@ __attribute__((noreturn)) static void *compute_asynchronously(void *argument) {
     churn_some(5, 50);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
-    for (volatile int i = 0; i < 20000; i++) {}
+    for (volatile int i = 0; i < 20000; i++) {
+    }
   }
 }
 
@@ -481,7 +485,8 @@ static void free_line(void *unused) { (void)unused, free(line), line = NULL; }
 static void *read_lines(void *stream) {
   size_t n = 0;
   pthread_cleanup_push(free_line, NULL);
-  while (getline(&line, &n, stream) > 0) {}
+  while (getline(&line, &n, stream) > 0) {
+  }
   pthread_cleanup_pop(1);
   return NULL;
 }
@@ -495,11 +500,15 @@ static void cancel(void *(*function)(void *), size_t times) {
     churn_some(i, 50);
   }
 }
-static void cancel_deferred(size_t times, size_t b) { (void)b, cancel(churn_until_cancelled, times); }
+static void cancel_deferred(size_t times, size_t b) {
+  (void)b, cancel(churn_until_cancelled, times);
+}
 static void cancel_asynchronous(size_t times, size_t b) {
   (void)b, cancel(compute_asynchronously, times);
 }
-static void cancel_handlers_free(size_t times, size_t b) { (void)b, cancel(free_in_handlers, times); }
+static void cancel_handlers_free(size_t times, size_t b) {
+  (void)b, cancel(free_in_handlers, times);
+}
 
 static void cancel_in_getline(size_t times, size_t b) {
   (void)b;
@@ -508,7 +517,7 @@ static void cancel_in_getline(size_t times, size_t b) {
     CHECK(pipe(fd) == 0);
     FILE *stream = fdopen(fd[0], "r");
     pthread_t t = start(read_lines, stream);
-    for (size_t n = 0; n < 1000; n++) CHECK(write(fd[1], "many words \n" + n % 2, 10) == 10);
+    for (size_t n = 0; n < 1000; n++) CHECK(write(fd[1], &"many words \n"[n % 3], 10) == 10);
     usleep(300);
     CHECK(pthread_cancel(t) == 0);
     join(t);

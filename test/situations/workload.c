@@ -8,7 +8,8 @@ static void mixed_in_threads(size_t threads, size_t b) {
   (void)b;
   pthread_t thread[16];
   for (size_t round = 0; round < 2; round++) {
-    for (size_t i = 0; i < threads; i++) thread[i] = start(churn_thread, AS_ARGUMENT(i + round * 50));
+    for (size_t i = 0; i < threads; i++)
+      thread[i] = start(churn_thread, AS_ARGUMENT(i + round * 50));
     for (size_t i = 0; i < threads; i++) join(thread[i]);
   }
 }

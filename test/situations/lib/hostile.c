@@ -23,14 +23,14 @@ static void *allocate_and_find(const char *name) {
   return real;
 }
 
-#define HOSTILE(type, name, parameters, arguments)                            \
-  type name parameters {                                                      \
-    static type(*real) parameters;                                            \
-    if (real) free(inside++ ? NULL : malloc(300));                            \
-    else real = (type(*) parameters)allocate_and_find(#name);                 \
-    type result = real arguments;                                             \
-    inside--;                                                                 \
-    return result;                                                            \
+#define HOSTILE(type, name, parameters, arguments) \
+  type name parameters { \
+    static type(*real) parameters; \
+    if (real) free(inside++ ? NULL : malloc(300)); \
+    else real = (type(*) parameters)allocate_and_find(#name); \
+    type result = real arguments; \
+    inside--; \
+    return result; \
   }
 
 HOSTILE(char *, getenv, (const char *n), (n))
@@ -48,19 +48,19 @@ HOSTILE(void *, pthread_getspecific, (pthread_key_t k), (k))
 HOSTILE(int, pthread_once, (pthread_once_t * o, void (*f)(void)), (o, f))
 HOSTILE(int, pthread_mutex_lock, (pthread_mutex_t * m), (m))
 HOSTILE(int, pthread_mutex_unlock, (pthread_mutex_t * m), (m))
-HOSTILE(int, pthread_create,
-        (pthread_t * t, const pthread_attr_t *a, void *(*f)(void *), void *p), (t, a, f, p))
+HOSTILE(int, pthread_create, (pthread_t * t, const pthread_attr_t *a, void *(*f)(void *), void *p),
+        (t, a, f, p))
 
-#define HOSTILE_OPEN(name, parameters, before, arguments)                     \
-  int name parameters {                                                       \
-    va_list list;                                                             \
-    va_start(list, flags);                                                    \
-    unsigned mode = va_arg(list, unsigned);                                   \
-    va_end(list);                                                             \
-    before *real = (before *)allocate_and_find(#name);                        \
-    int fd = real arguments;                                                  \
-    inside--;                                                                 \
-    return fd;                                                                \
+#define HOSTILE_OPEN(name, parameters, before, arguments) \
+  int name parameters { \
+    va_list list; \
+    va_start(list, flags); \
+    unsigned mode = va_arg(list, unsigned); \
+    va_end(list); \
+    before *real = (before *)allocate_and_find(#name); \
+    int fd = real arguments; \
+    inside--; \
+    return fd; \
   }
 typedef int open_t(const char *, int, ...);
 typedef int openat_t(int, const char *, int, ...);

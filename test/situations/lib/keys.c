@@ -4,5 +4,6 @@
 
 __attribute__((constructor)) static void take_them_all(void) {
   pthread_key_t key;
-  while (pthread_key_create(&key, NULL) == 0) {}
+  while (pthread_key_create(&key, NULL) == 0) {
+  }
 }

@@ -30,9 +30,9 @@ static void *next(const char *name) {
   return found;
 }
 
-#define NEXT(type, name, parameters)                                          \
-  static type(*real) parameters;                                              \
-  wrapper_calls++;                                                            \
+#define NEXT(type, name, parameters) \
+  static type(*real) parameters; \
+  wrapper_calls++; \
   if (!real) real = (type(*) parameters)next(#name)
 
 void *malloc(size_t n) {
