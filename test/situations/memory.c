@@ -37,15 +37,20 @@ static void peak_then_idle(size_t size, size_t b) {
   reach(before + 24 * KIB);
 }
 
+// All at their peak at the same moment. Where one frees while another still grows,
+// an allocator may well keep for the one what the other gave up.
+static pthread_barrier_t all_have_theirs;
 static void *peak_in_thread(void *size) {
   size_t count;
   void **p = make_blocks(AS_NUMBER(size), 24 * MIB, &count);
+  pthread_barrier_wait(&all_have_theirs);
   free_blocks(p, count);
   return NULL;
 }
 static void peak_in_threads_then_idle(size_t size, size_t threads) {
   pthread_t thread[8];
   size_t before = rss_kib();
+  pthread_barrier_init(&all_have_theirs, NULL, (unsigned)threads);
   for (size_t i = 0; i < threads; i++) thread[i] = start(peak_in_thread, AS_ARGUMENT(size));
   for (size_t i = 0; i < threads; i++) join(thread[i]);
   reach(before + 32 * KIB);
