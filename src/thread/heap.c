@@ -370,7 +370,7 @@ void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
 // Threads come and go.
 
 static pthread_key_t key;
-static bool have_key;
+static _Atomic bool have_key; // false for a while: a thread that comes by does without
 
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *) __attribute__((weak));
 
@@ -379,12 +379,16 @@ static void at_thread_end(void *unused) {
   hak_heap_thread_end();
 }
 
-void hak_heap_init_keys(void) { have_key = pthread_key_create(&key, at_thread_end) == 0; }
+void hak_heap_init_keys(void) {
+  // Release: pairs with the acquire in hak_heap_arm; key is there.
+  if (pthread_key_create(&key, at_thread_end) == 0) hak_store_release(&have_key, true);
+}
 
 // Makes sure that the destructor runs when this thread ends. Both calls may
 // allocate, which is fine: the heap is attached already.
 void hak_heap_arm(void) {
-  if (have_key && pthread_setspecific(key, hak_tls_heap) == 0) return;
+  // Acquire: pairs with the release in hak_heap_init_keys.
+  if (hak_load_acquire(&have_key) && pthread_setspecific(key, hak_tls_heap) == 0) return;
   // Its third argument tells glibc by an address which object the function is in.
   if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &first_heap) == 0)
     return;
@@ -410,6 +414,8 @@ hak_heap_t *hak_heap_enter(void) {
   hak_heap_t *heap = hak_tls_heap;
   if (HAK_LIKELY(heap != &hak_heap_none)) return heap;
   hak_process_init();
+  // The set-up may have allocated, by way of somebody's pthread_key_create.
+  if (hak_tls_heap != &hak_heap_none) return hak_tls_heap;
   heap = attach();
   if (!heap) return NULL;
   heap->transient = tls_ending;

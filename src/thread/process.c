@@ -24,9 +24,10 @@ void hak_process_init_slow(void) {
   hak_options_init();
   hak_seal_init();
   hak_superslab_init();
-  hak_heap_init_keys();
   // Release: pairs with the acquire in hak_process_init.
   hak_store_release(&hak_process_state, 2);
+  // Calls the C library, where an interposer may allocate: that works from here on.
+  hak_heap_init_keys();
 }
 
 static void after_fork_in_child(void) {

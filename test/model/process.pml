@@ -38,7 +38,7 @@ proctype thread() {
       state = 2;
 #endif
       started++;
-      set_up++;                                        // hak_os_init .. hak_heap_init_keys
+      set_up++;                                        // hak_os_init .. hak_superslab_init
 #ifndef BROKEN_never_done
       state = 2                                        // store_release(&hak_process_state, 2)
 #endif

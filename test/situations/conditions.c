@@ -16,7 +16,10 @@
 
 static bool limit(size_t what, size_t value) {
   struct rlimit l = {value, value};
-  if (what == RLIMIT_STACK) CHECK(getrlimit((int)what, &l) == 0), l.rlim_cur = value;
+  if (what == RLIMIT_STACK) {
+    CHECK(getrlimit((int)what, &l) == 0);
+    l.rlim_cur = value;
+  }
   if (setrlimit((int)what, &l) != 0) sit_skip("this limit cannot be set");
   return true;
 }
@@ -124,6 +127,15 @@ static bool large_environment(size_t n, size_t b) {
   return true;
 }
 
+// A library from beside this program, loaded before or after the allocator's.
+static bool preload(size_t name, size_t first) {
+  static char value[8192];
+  const char *others = getenv("LD_PRELOAD"), *path = beside((const char *)name);
+  if (!others) others = "";
+  CHECK(snprintf(value, sizeof value, "%s:%s", first ? path : others, first ? others : path) > 0);
+  return setenv("LD_PRELOAD", value, 1) == 0;
+}
+
 #define TEXT(s) ((size_t)(uintptr_t)(s))
 
 static const struct {
@@ -140,14 +152,10 @@ static const struct {
     {"data_64m", limit, RLIMIT_DATA, 64 * MIB, true},
     {"stack_unlimited", limit, RLIMIT_STACK, RLIM_INFINITY, true},
     {"stack_256k", limit, RLIMIT_STACK, 256 * KIB, true},
-    {"stack_1g", limit, RLIMIT_STACK, GIB, true},
     {"memlock_0", limit, RLIMIT_MEMLOCK, 0, true},
     {"nofile_0", limit, RLIMIT_NOFILE, 0, false},
-    {"nofile_1", limit, RLIMIT_NOFILE, 1, false},
-    {"nofile_2", limit, RLIMIT_NOFILE, 2, false},
     {"nofile_3", limit, RLIMIT_NOFILE, 3, false},
     {"fsize_0", limit, RLIMIT_FSIZE, 0, true},
-    {"core_0", limit, RLIMIT_CORE, 0, true},
     {"closed_0", close_from, 0, 0, true},
     {"closed_2", close_from, 2, 2, true},
     {"closed_0_to_2", close_from, 0, 2, true},
@@ -156,14 +164,11 @@ static const struct {
     {"legacy_layout", persona, ADDR_COMPAT_LAYOUT, 0, true},
     {"legacy_no_aslr", persona, ADDR_COMPAT_LAYOUT | ADDR_NO_RANDOMIZE, 0, true},
     {"read_implies_exec", persona, READ_IMPLIES_EXEC, 0, true},
-    {"madvise_eperm", refuse, SYS_madvise, EPERM, true},
     {"madvise_enosys", refuse, SYS_madvise, ENOSYS, true},
     {"madvise_einval", refuse, SYS_madvise, EINVAL, true},
     {"madvise_enomem", refuse, SYS_madvise, ENOMEM, true},
     {"populate_einval", refuse, SYS_madvise, EINVAL | ONLY(23), true},
-    {"populate_eperm", refuse, SYS_madvise, EPERM | ONLY(23), true},
     {"populate_enomem", refuse, SYS_madvise, ENOMEM | ONLY(23), true},
-    {"populate_efault", refuse, SYS_madvise, EFAULT | ONLY(23), true},
     {"dontneed_einval", refuse, SYS_madvise, EINVAL | ONLY(4), true},
     {"dontneed_eagain", refuse, SYS_madvise, EAGAIN | ONLY(4), true},
     {"free_einval", refuse, SYS_madvise, EINVAL | ONLY(8), true},
@@ -174,7 +179,6 @@ static const struct {
     {"munmap_enomem", refuse, SYS_munmap, ENOMEM, false},
     {"brk_enomem", refuse, SYS_brk, ENOMEM, true},
     {"getrandom_enosys", refuse, SYS_getrandom, ENOSYS, true},
-    {"getrandom_eperm", refuse, SYS_getrandom, EPERM, true},
     {"rseq_enosys", refuse, SYS_rseq, ENOSYS, true},
     {"set_robust_list_enosys", refuse, SYS_set_robust_list, ENOSYS, true},
     {"membarrier_enosys", refuse, SYS_membarrier, ENOSYS, true},
@@ -183,7 +187,6 @@ static const struct {
     {"prctl_enosys", refuse, SYS_prctl, ENOSYS, true},
     {"sysinfo_eperm", refuse, SYS_sysinfo, EPERM, true},
     {"openat_eacces_later", refuse, SYS_openat, EACCES, false},
-    {"uname_eperm", refuse, SYS_uname, EPERM, true},
     {"clock_gettime_eperm", refuse, SYS_clock_gettime, EPERM, true},
     {"mlock_future", lock_all, MCL_FUTURE, 0, false},
     {"mlock_onfault", lock_all, MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT, 0, false},
@@ -199,6 +202,12 @@ static const struct {
     {"glibc_tunables", variable, TEXT("GLIBC_TUNABLES"),
      TEXT("glibc.malloc.tcache_count=0:glibc.rtld.optional_static_tls=512"), true},
     {"no_rseq", variable, TEXT("GLIBC_TUNABLES"), TEXT("glibc.pthread.rseq=0"), true},
+    {"hostile_libc_first", preload, TEXT("libsit_hostile.so"), 1, true},
+    {"hostile_libc_last", preload, TEXT("libsit_hostile.so"), 0, true},
+    {"wrapper_first", preload, TEXT("libsit_wrapper.so"), 1, true},
+    {"wrapper_last", preload, TEXT("libsit_wrapper.so"), 0, true},
+    {"no_keys_first", preload, TEXT("libsit_keys.so"), 1, true},
+    {"no_keys_last", preload, TEXT("libsit_keys.so"), 0, true},
     {"no_environment", no_environment, 0, 0, true},
     {"large_environment", large_environment, 10000, 0, true},
 };

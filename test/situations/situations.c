@@ -5,12 +5,14 @@
 //
 // Prints "ok" and ends with 0, or says on stderr what did not hold and ends with
 // 1, or prints why this machine cannot do it and ends with 77. Which allocator is
-// under it is not looked at. A condition is set up before the case; those that a
-// new program inherits are followed by a restart, so that the allocator starts
-// under them.
+// under it is not looked at. The conditions of the case's row come first, then
+// those given. One that a new program inherits is followed by a restart, so that
+// the allocator starts under it; --bare is how the restarted program knows that
+// the row's are set up or still in its arguments.
 
 #include "situations.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 
@@ -19,11 +21,10 @@ bool sit_long;
 static const struct {
   const char *name;
   const case_t *cases;
-} groups[] = {{"threads", threads_cases},   {"process", process_cases},
-              {"signals", signals_cases},   {"loader", loader_cases},
-              {"limits", limits_cases},     {"memory", memory_cases},
-              {"contract", contract_cases}, {"libc", libc_cases},
-              {"cxx", cxx_cases},           {"workload", workload_cases}};
+} groups[] = {{"threads", threads_cases},   {"process", process_cases}, {"signals", signals_cases},
+              {"loader", loader_cases},     {"limits", limits_cases},   {"memory", memory_cases},
+              {"contract", contract_cases}, {"libc", libc_cases},       {"cxx", cxx_cases},
+              {"workload", workload_cases}};
 
 void sit_fail(const char *file, int line, const char *what) {
   char text[600];
@@ -45,19 +46,25 @@ static uint64_t word_of(uint64_t seed, size_t i) {
   return (seed + 1) * 0x9e3779b97f4a7c15u + (uint64_t)i * 0x0101010101010101u;
 }
 
+// A word at a time, without calls: most of the suite's time would go here.
 void fill(void *p, size_t n, uint64_t seed) {
   unsigned char *at = p;
-  for (size_t i = 0; i < n; i += 8) {
-    uint64_t w = word_of(seed, i);
-    memcpy(at + i, &w, n - i < 8 ? n - i : 8);
+  uint64_t w;
+  for (size_t i = 0; i < n; i += sizeof w) {
+    w = word_of(seed, i);
+    if (n - i >= sizeof w) __builtin_memcpy(at + i, &w, sizeof w);
+    else memcpy(at + i, &w, n - i);
   }
 }
 
 bool filled(const void *p, size_t n, uint64_t seed) {
   const unsigned char *at = p;
-  for (size_t i = 0; i < n; i += 8) {
-    uint64_t w = word_of(seed, i);
-    if (memcmp(at + i, &w, n - i < 8 ? n - i : 8) != 0) return false;
+  uint64_t w, found;
+  for (size_t i = 0; i < n; i += sizeof w) {
+    w = word_of(seed, i);
+    if (n - i < sizeof w) return memcmp(at + i, &w, n - i) == 0;
+    __builtin_memcpy(&found, at + i, sizeof w);
+    if (found != w) return false;
   }
   return true;
 }
@@ -86,6 +93,27 @@ size_t status_kib(const char *name) {
   return at ? strtoul(at + strlen(name), NULL, 10) : 0;
 }
 
+void *filled_block(size_t n, uint64_t seed) {
+  void *p = malloc(n);
+  CHECK(p);
+  fill(p, n, seed);
+  return p;
+}
+
+void check_and_free(void *p, size_t n, uint64_t seed) {
+  CHECK(filled(p, n, seed));
+  free(p);
+}
+
+const char *beside(const char *name) {
+  static char path[4096];
+  Dl_info info;
+  CHECK(dladdr((const void *)sit_ctor_size, &info) && strrchr(info.dli_fname, '/'));
+  int folder = (int)(strrchr(info.dli_fname, '/') + 1 - info.dli_fname);
+  CHECK(snprintf(path, sizeof path, "%.*s%s", folder, info.dli_fname, name) < (int)sizeof path);
+  return path;
+}
+
 enum { HELD = 64 };
 
 static void churn_up_to(uint64_t seed, size_t operations, size_t largest) {
@@ -96,7 +124,8 @@ static void churn_up_to(uint64_t seed, size_t operations, size_t largest) {
   } held[HELD] = {{NULL, 0}};
   uint64_t random = seed * 2 + 1;
   for (size_t i = 0; i < operations; i++) {
-    size_t at = chance(&random) % HELD, size = chance(&random) % limits[chance(&random) % COUNT(limits)];
+    size_t at = chance(&random) % HELD;
+    size_t size = chance(&random) % limits[chance(&random) % COUNT(limits)];
     if (chance(&random) % 100 == 0) size = chance(&random) % largest;
     CHECK(held[at].p == NULL || filled(held[at].p, held[at].size, at + seed));
     if (held[at].p && chance(&random) % 4 == 0) {
@@ -150,27 +179,48 @@ static void list(void) {
       dprintf(1, "%s.%s\n", groups[g].name, c->name);
 }
 
-static bool run(const char *name) {
+static const case_t *find(const char *name) {
   for (size_t g = 0; g < COUNT(groups); g++) {
     size_t length = strlen(groups[g].name);
     if (strncmp(name, groups[g].name, length) != 0 || name[length] != '.') continue;
     for (const case_t *c = groups[g].cases; c->name; c++)
-      if (strcmp(c->name, name + length + 1) == 0) return c->run(c->a, c->b), true;
+      if (strcmp(c->name, name + length + 1) == 0) return c;
   }
-  return false;
+  return NULL;
+}
+
+enum { USAGE = 64, NO_RESTART = 65, NO_OUTPUT = 66, ARGUMENTS = 32 };
+
+// The arguments with the row's conditions spelled out. They outlive an exec.
+static void spell_out(const case_t *c, char **argv, char **spelled) {
+  static char names[200];
+  int n = 0;
+  spelled[n++] = argv[0];
+  spelled[n++] = (char *)"--bare";
+  if (c->under) CHECK(snprintf(names, sizeof names, "%s", c->under) < (int)sizeof names);
+  for (char *at = strtok(names, " "); at && n < ARGUMENTS - 4; at = strtok(NULL, " ")) {
+    spelled[n++] = (char *)"--under";
+    spelled[n++] = at;
+  }
+  for (int i = 1; argv[i] && n < ARGUMENTS - 1; i++) spelled[n++] = argv[i];
+  spelled[n] = NULL;
 }
 
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "--list") == 0) return list(), 0;
-  sit_long = getenv("SITUATIONS_LONG") != NULL;
-  while (argc > 3 && strcmp(argv[1], "--under") == 0) {
+  const case_t *c = argc < 2 ? NULL : find(argv[argc - 1]);
+  if (!c) return USAGE;
+  char *program = argv[0], *spelled[ARGUMENTS];
+  if (strcmp(argv[1], "--bare") != 0) spell_out(c, argv, spelled), argv = spelled;
+  for (argv += 1; argv[1] && strcmp(argv[1], "--under") == 0; argv += 2) {
     bool restart = false;
-    if (!condition(argv[2], &restart)) return 64;
-    argv[2] = argv[0];
-    argv += 2, argc -= 2;
-    if (restart) execv("/proc/self/exe", argv), execv(argv[0], argv), _exit(65);
+    if (!condition(argv[2], &restart)) return USAGE;
+    if (!restart) continue;
+    argv[1] = program, argv[2] = (char *)"--bare";
+    execv("/proc/self/exe", argv + 1), execv(program, argv + 1), _exit(NO_RESTART);
   }
-  if (argc != 2 || !run(argv[1])) return 64;
-  if (write(1, "ok\n", 3) != 3 && fcntl(1, F_GETFD) != -1) return 66;
+  sit_long = getenv("SITUATIONS_LONG") != NULL;
+  c->run(c->a, c->b);
+  if (write(1, "ok\n", 3) != 3 && fcntl(1, F_GETFD) != -1) return NO_OUTPUT;
   return 0;
 }

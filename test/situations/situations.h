@@ -1,13 +1,14 @@
 // situations.h: what the groups share. A case is a function of two numbers from
-// its row; it returns if all went well. See situations.c.
+// its row, run under the conditions named there; it returns if all went well. See
+// situations.c.
 
 #ifndef TEST_SITUATIONS_H
 #define TEST_SITUATIONS_H
 
 #include <errno.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
+#ifndef __cplusplus
+#include <stdatomic.h>
+#endif
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -30,7 +35,16 @@ typedef struct {
   const char *name;
   void (*run)(size_t a, size_t b);
   size_t a, b;
+  const char *under; // names from conditions.c, separated by blanks; may be NULL
 } case_t;
+
+// Four rows: one for each way in which sizes are served, whoever serves them.
+enum { TINY = 48, L2 = 9000, L25 = 200000, HUGE = 3000000 };
+#define EACH_TIER(name, run, b) \
+  {name "_tiny", run, TINY, b, NULL}, {name "_l2", run, L2, b, NULL}, \
+      {name "_l25", run, L25, b, NULL}, { \
+    name "_huge", run, HUGE, b, NULL \
+  }
 
 // One table per group, ended by a row without a name.
 extern const case_t threads_cases[], process_cases[], signals_cases[], loader_cases[],
@@ -42,10 +56,7 @@ bool condition(const char *name, bool *restart);
 __attribute__((noreturn)) void sit_fail(const char *file, int line, const char *what);
 __attribute__((noreturn)) void sit_skip(const char *why);
 
-#define CHECK(x)                                    \
-  do {                                              \
-    if (!(x)) sit_fail(__FILE__, __LINE__, #x);     \
-  } while (0)
+#define CHECK(x) ((x) ? (void)0 : sit_fail(__FILE__, __LINE__, #x))
 
 // The compiler must not fold what it is given.
 static inline void *hide(const void *p) {
@@ -67,6 +78,21 @@ uint64_t chance(uint64_t *state); // xorshift64*; state is never 0
 size_t status_kib(const char *name);
 static inline size_t rss_kib(void) { return status_kib("VmRSS:"); }
 
+static inline double seconds_since(const struct timespec *t) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)(now.tv_sec - t->tv_sec) + (double)(now.tv_nsec - t->tv_nsec) / 1e9;
+}
+static inline struct timespec time_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now;
+}
+
+// A malloc that must succeed, filled by a seed, and its end.
+void *filled_block(size_t n, uint64_t seed);
+void check_and_free(void *p, size_t n, uint64_t seed);
+
 // Mixed sizes, checked contents, all freed at the end. churn_some also has them
 // up to 64 KiB only, for tight limits.
 void churn(uint64_t seed, size_t operations);
@@ -80,6 +106,9 @@ void wait_for(pid_t pid, int status); // the child's wait status must be this
 // A pointer-sized number as a thread's argument.
 #define AS_NUMBER(argument) ((size_t)(uintptr_t)(argument))
 #define AS_ARGUMENT(number) ((void *)(uintptr_t)(number))
+
+// The file of that name beside this program.
+const char *beside(const char *name);
 
 // Blocks that the linked library's constructor made before main. ctor_lib.c
 enum { CTOR_SIZES = 8 };

@@ -1,0 +1,253 @@
+// limits.c: little of everything, and kernels that refuse. The rows' conditions are
+// what is tried; what runs under them is ordinary.
+
+#include "situations.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+static void small_work(size_t seed, size_t operations) {
+  churn_some(seed, operations);
+  churn_some(seed + 1, operations);
+}
+
+static void all_work(size_t seed, size_t b) {
+  (void)b;
+  churn(seed, 1500);
+  churn_some(seed, 1500);
+  pthread_t thread[2];
+  for (size_t i = 0; i < COUNT(thread); i++) thread[i] = start(churn_thread, AS_ARGUMENT(i));
+  for (size_t i = 0; i < COUNT(thread); i++) join(thread[i]);
+  for (size_t n = 1; n <= 16 * MIB; n *= 8) {
+    void *p = aligned_alloc(4096, n), *q = filled_block(n, n);
+    CHECK(p && (q = realloc(q, n * 3 / 2)) && filled(q, n, n));
+    free(p);
+    malloc_trim(0);
+    check_and_free(q, n, n);
+  }
+}
+
+static void threads_work(size_t threads, size_t b) {
+  (void)b;
+  pthread_t thread[16];
+  for (size_t i = 0; i < threads; i++) thread[i] = start(churn_thread, AS_ARGUMENT(i));
+  for (size_t i = 0; i < threads; i++) join(thread[i]);
+}
+
+static void children_work(size_t children, size_t b) {
+  (void)b;
+  for (size_t i = 0; i < children; i++) {
+    void *p = filled_block(i * 1000, i);
+    pid_t pid = fork();
+    if (pid == 0) check_and_free(p, i * 1000, i), churn_some(i, 500), exit(0);
+    wait_for(pid, 0);
+    check_and_free(p, i * 1000, i);
+  }
+}
+
+// Until nothing is left: NULL and ENOMEM, what is there stays whole; when it is
+// freed, as much comes again, of this size and of another.
+static size_t fill_up(size_t size, void **list, size_t most) {
+  size_t n = 0;
+  for (void **p; n < most; n++) {
+    errno = 0;
+    if (!(p = malloc(size))) {
+      CHECK(errno == ENOMEM);
+      break;
+    }
+    p[0] = *list;
+    p[size / sizeof *p - 1] = (void *)p;
+    *list = p;
+  }
+  return n;
+}
+static void free_list(void *list, size_t size) {
+  for (void **p = list, **next; p; p = next) {
+    next = p[0];
+    CHECK(size < 16 || p[size / sizeof *p - 1] == (void *)p);
+    free(p);
+  }
+}
+static void until_nothing_is_left(size_t size, size_t other) {
+  void *list = NULL;
+  size_t first = fill_up(size, &list, 20000000);
+  CHECK(first >= 3);
+  CHECK(fill_up(size, &list, 100) < 100); // it does not come back by itself
+  free_list(list, size), list = NULL;
+  for (int round = 0; round < 2; round++) {
+    CHECK(fill_up(size, &list, 20000000) >= first / 4 * 3);
+    free_list(list, size), list = NULL;
+  }
+  if (!other) return;
+  size_t n = fill_up(other, &list, 20000000);
+  CHECK(n * other >= first * size / 3);
+  free_list(list, other);
+}
+
+// A failed realloc, calloc or aligned_alloc leaves everything as it was.
+static void failures_change_nothing(size_t size, size_t b) {
+  (void)b;
+  char *p = filled_block(size, 1);
+  static const size_t too_much[] = {600 * MIB, GIB, 64 * GIB, (size_t)1 << 46};
+  for (size_t i = 0; i < COUNT(too_much); i++) {
+    errno = 0;
+    CHECK(realloc(p, too_much[i]) == NULL && errno == ENOMEM);
+    CHECK(filled(p, size, 1));
+    errno = 0;
+    CHECK(calloc(too_much[i] / 8, 8) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(aligned_alloc(4096, too_much[i]) == NULL && errno == ENOMEM);
+    void *untouched = p;
+    CHECK(posix_memalign(&untouched, 64, too_much[i]) == ENOMEM && untouched == p);
+  }
+  churn_some(1, 500);
+  check_and_free(p, size, 1);
+}
+
+// One block takes most of what there is, grows to it, and is given back.
+static void one_large_block(size_t largest, size_t b) {
+  (void)b;
+  for (int round = 0; round < 3; round++) {
+    char *p = malloc(largest / 16);
+    for (size_t n = largest / 8; n <= largest; n *= 2) {
+      CHECK(p = realloc(p, n));
+      p[n - 1] = 1;
+    }
+    CHECK(p = realloc(p, 100));
+    free(p);
+    small_work(1, 300);
+  }
+}
+
+static void large_alignments(size_t largest, size_t b) {
+  (void)b;
+  for (size_t alignment = 16; alignment <= largest; alignment *= 2) {
+    void *p = aligned_alloc(alignment, alignment);
+    CHECK(p && (uintptr_t)p % alignment == 0);
+    free(p);
+  }
+}
+
+// The limit comes when the heap is in use already, as a sandbox does it.
+static void limited_later(size_t what, size_t value) {
+  char *p = filled_block(100000, 1);
+  churn(1, 500);
+  struct rlimit l = {value, value};
+  if (what == RLIMIT_AS) l.rlim_cur = l.rlim_max = status_kib("VmSize:") * KIB + value;
+  CHECK(setrlimit((int)what, &l) == 0);
+  churn_some(2, 1500);
+  check_and_free(p, 100000, 1);
+}
+
+// What is locked is resident; what is merely reserved is not.
+static void little_is_locked(size_t most_kib, size_t b) {
+  (void)b;
+  all_work(1, 0);
+  CHECK(status_kib("VmHWM:") < most_kib);
+}
+
+// Locking what is there must not touch what is merely reserved.
+static void lock_everything(size_t flags, size_t b) {
+  (void)b;
+  churn(1, 1000);
+  if (mlockall((int)flags) != 0) sit_skip("mlockall is not allowed");
+  CHECK(rss_kib() < 128 * KIB);
+  churn(2, 1000);
+  malloc_trim(0);
+  churn(3, 1000);
+}
+
+static void no_descriptor_kept(size_t a, size_t b) {
+  (void)a, (void)b;
+  int first = dup(0);
+  close(first);
+  all_work(1, 0);
+  int second = dup(0);
+  CHECK(first == second);
+  // Nor is one needed that the program may have closed.
+  for (int fd = 3; fd < 100; fd++) close(fd);
+  all_work(2, 0);
+}
+
+#define UNDER(condition, run, a, b) {#run "_" condition, run, a, b, condition}
+
+const case_t limits_cases[] = {
+    UNDER("as_64m", small_work, 1, 1500),
+    UNDER("as_128m", small_work, 1, 1500),
+    UNDER("as_128m", all_work, 1, 0),
+    UNDER("as_128m", threads_work, 8, 0),
+    UNDER("as_128m", children_work, 5, 0),
+    UNDER("as_128m", one_large_block, 32 * MIB, 0),
+    UNDER("as_256m", all_work, 1, 0),
+    UNDER("as_256m", threads_work, 16, 0),
+    UNDER("as_256m", large_alignments, 16 * MIB, 0),
+    UNDER("as_256m", failures_change_nothing, 5000, 0),
+    UNDER("as_1g", all_work, 1, 0),
+    UNDER("as_1g", one_large_block, 256 * MIB, 0),
+    UNDER("as_1g", large_alignments, 128 * MIB, 0),
+    {"nothing_left_as_128m_tiny", until_nothing_is_left, TINY, 0, "as_128m"},
+    {"nothing_left_as_128m_1k", until_nothing_is_left, 1000, 0, "as_128m"},
+    {"nothing_left_as_128m_l2", until_nothing_is_left, L2, 0, "as_128m"},
+    {"nothing_left_as_128m_l25", until_nothing_is_left, L25, 0, "as_128m"},
+    {"nothing_left_as_128m_huge", until_nothing_is_left, HUGE, 0, "as_128m"},
+    {"nothing_left_as_256m_tiny_then_huge", until_nothing_is_left, 200, 2 * MIB, "as_256m"},
+    {"nothing_left_as_256m_huge_then_tiny", until_nothing_is_left, 2 * MIB, 200, "as_256m"},
+    {"nothing_left_as_256m_l2_then_l25", until_nothing_is_left, 4000, 100000, "as_256m"},
+    {"nothing_left_as_256m_l25_then_l2", until_nothing_is_left, 100000, 4000, "as_256m"},
+    UNDER("data_16m", small_work, 1, 1500),
+    UNDER("data_64m", threads_work, 4, 0),
+    UNDER("stack_unlimited", all_work, 1, 0),
+    UNDER("stack_256k", all_work, 1, 0),
+    UNDER("memlock_0", all_work, 1, 0),
+    UNDER("nofile_0", all_work, 1, 0),
+    UNDER("nofile_0", children_work, 3, 0),
+    UNDER("nofile_3", threads_work, 4, 0),
+    UNDER("fsize_0", all_work, 1, 0),
+    UNDER("no_aslr", all_work, 1, 0),
+    UNDER("legacy_no_aslr", threads_work, 4, 0),
+    {"all_work_legacy_unlimited", all_work, 1, 0, "legacy_layout stack_unlimited"},
+    {"small_work_no_aslr_as_128m", small_work, 1, 1000, "no_aslr as_128m"},
+    UNDER("read_implies_exec", all_work, 1, 0),
+    UNDER("madvise_enosys", all_work, 1, 0),
+    UNDER("madvise_einval", threads_work, 4, 0),
+    UNDER("madvise_enomem", all_work, 1, 0),
+    UNDER("populate_einval", all_work, 1, 0),
+    UNDER("populate_enomem", all_work, 1, 0),
+    UNDER("dontneed_einval", all_work, 1, 0),
+    UNDER("dontneed_eagain", all_work, 1, 0),
+    UNDER("free_einval", all_work, 1, 0),
+    UNDER("hugepage_einval", all_work, 1, 0),
+    UNDER("mremap_eperm", all_work, 1, 0),
+    UNDER("mremap_enosys", one_large_block, 64 * MIB, 0),
+    UNDER("mremap_enomem", all_work, 1, 0),
+    UNDER("munmap_enomem", all_work, 1, 0),
+    UNDER("brk_enomem", all_work, 1, 0),
+    UNDER("getrandom_enosys", all_work, 1, 0),
+    UNDER("rseq_enosys", threads_work, 4, 0),
+    UNDER("set_robust_list_enosys", threads_work, 4, 0),
+    UNDER("membarrier_enosys", threads_work, 4, 0),
+    UNDER("getcpu_enosys", threads_work, 4, 0),
+    UNDER("sched_getaffinity_enosys", all_work, 1, 0),
+    UNDER("prctl_enosys", all_work, 1, 0),
+    UNDER("sysinfo_eperm", all_work, 1, 0),
+    UNDER("clock_gettime_eperm", all_work, 1, 0),
+    UNDER("openat_eacces_later", all_work, 1, 0),
+    UNDER("mlock_future", little_is_locked, 128 * KIB, 0),
+    UNDER("mlock_onfault", little_is_locked, 128 * KIB, 0),
+    UNDER("mlock_future", threads_work, 4, 0),
+    {"lock_everything_now", lock_everything, MCL_CURRENT},
+    {"lock_everything_ever", lock_everything, MCL_CURRENT | MCL_FUTURE},
+    UNDER("maps_200_left", all_work, 1, 0),
+    UNDER("maps_200_left", small_work, 1, 3000),
+    UNDER("maps_500_left", threads_work, 4, 0),
+    UNDER("one_cpu", threads_work, 8, 0),
+    UNDER("last_cpu", all_work, 1, 0),
+    UNDER("no_proc", all_work, 1, 0),
+    UNDER("no_proc_from_start", all_work, 1, 0),
+    {"threads_work_no_proc_closed_all", threads_work, 4, 0, "no_proc_from_start closed_all"},
+    {"as_limited_later", limited_later, RLIMIT_AS, 48 * MIB},
+    {"nofile_limited_later", limited_later, RLIMIT_NOFILE, 0},
+    {"no_descriptor_kept", no_descriptor_kept},
+    {NULL},
+};
