@@ -86,13 +86,19 @@ void *hak_huge_resize(void *p, size_t size) {
 }
 
 void *hak_huge_around(const void *p) {
+  const uintptr_t leaf = HAK_SUPERSLAB_SIZE << HAK_PAGEMAP_LEAF_SHIFT;
   uintptr_t unit = hak_align_down((uintptr_t)p, HAK_SUPERSLAB_SIZE);
-  for (unsigned i = 0; i < 4096; i++, unit -= HAK_SUPERSLAB_SIZE) {
-    size_t size = size_in(hak_pagemap_get((void *)unit), (void *)unit);
-    if (size) return (uintptr_t)p - unit < size ? (void *)unit : NULL;
-    if (unit < HAK_SUPERSLAB_SIZE) break;
+  if (unit >> HAK_ADDRESS_BITS) return NULL;
+  for (;; unit -= HAK_SUPERSLAB_SIZE) {
+    const hak_pagemap_entry_t *entry = hak_pagemap_entry((void *)unit);
+    if (!entry) unit = hak_align_down(unit, leaf); // nothing in all of it
+    uint64_t value = entry ? hak_load_acquire(entry) : 0;
+    if (value) {
+      size_t size = size_in(value, (void *)unit);
+      return (uintptr_t)p - unit < size ? (void *)unit : NULL;
+    }
+    if (unit == 0) return NULL;
   }
-  return NULL;
 }
 
 uint64_t hak_huge_count(void) { return hak_load_relaxed(&count); }

@@ -280,7 +280,8 @@ bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim) {
 
 hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source) {
   hak_claim_t claim;
-  if (!hak_pool_find(n, 0, &claim) && !hak_pool_map(n, 0, true, &claim)) return NULL;
+  // Sealing writes to blocks that the program may leave alone.
+  if (!hak_pool_find(n, 0, &claim) && !hak_pool_map(n, 0, !HAK_SECURE, &claim)) return NULL;
   *source = claim.source;
   return claim.slab;
 }

@@ -31,13 +31,13 @@ static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
 }
 
-// A SuperSlab is going to be used in full if its blocks are small, so that none has a
-// page that the program leaves alone, and if the class is growing, or if the heaps have
-// much more than the slab per class that each of them may have begun and left.
-#define FILLS_MAX 4096 // bytes per block
+// A SuperSlab is going to be used in full if the class is growing, or if the heaps have
+// much more than the slab per class that each of them may have begun and left. Of blocks
+// above an OS page programs may leave pages alone: these must have grown by much.
+#define GROWING_LARGE 128
 #define BEGUN_BYTES ((uint64_t)HAK_CLASSES * HAK_SLAB_SIZE)
 static bool fills(const hak_heap_t *heap, unsigned c) {
-  if (hak_class_size(c) > FILLS_MAX) return false;
+  if (hak_class_size(c) > 4096) return heap->warm[c].growth >= GROWING_LARGE;
   return heap->warm[c].growth >= GROWING ||
          hak_load_relaxed(&hak_mapped.superslab_bytes) >= hak_heap_count() * BEGUN_BYTES;
 }
@@ -175,6 +175,8 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   if (HAK_UNLIKELY(mask == 0)) {
     slab = refill(heap, c);
     if (!slab) return NULL;
+    // A reclaim meanwhile has emptied the quarantine: hints come first.
+    if (HAK_SECURE && ring->count) return alloc_hinted(ring);
     mask = hak_load_relaxed(&slab->mask);
   }
   // Lowest block first: the run stays dense, and blocks from `carved` on were

@@ -31,6 +31,7 @@ typedef struct {
   unsigned char *p;
   size_t size, usable, alignment; // as asked for; as malloc_usable_size says
   uint64_t seed;
+  bool resized; // by realloc, which may leave a block larger than a new one would be
 } slot_t;
 
 static slot_t slots[SLOTS];
@@ -108,6 +109,7 @@ static void keep(slot_t *slot, void *p, size_t size, size_t alignment, uint64_t 
   slot->alignment = alignment;
   slot->usable = hak_malloc_usable_size(p);
   slot->seed = seed;
+  slot->resized = false;
   CHECK(slot->usable >= size);
   mark(slot, true);
   each_word(p, slot->usable, slot->usable, seed, put);

@@ -200,7 +200,12 @@ static void *call_realloc(const op_t *op, void *p, size_t size) {
 static void resize(slot_t *slot, const op_t *op) {
   size_t size = size_of(op->code, slot->size);
   if (atomic_load(&live_bytes) > LIVE_MAX && size > slot->size) return;
-  slot_t old = {.p = slot->p, .size = slot->size, .usable = slot->usable, .seed = slot->seed};
+  slot_t old = {.p = slot->p,
+                .size = slot->size,
+                .usable = slot->usable,
+                .alignment = slot->alignment,
+                .seed = slot->seed,
+                .resized = slot->resized};
   if (op->kind == OP_REALLOCARRAY && op->variant & 2) {
     // Volatile: no warning, please. The product would be small without its upper half.
     volatile size_t too_many = SIZE_MAX / 16 + 2 + op->argument % 64;
@@ -219,26 +224,30 @@ static void resize(slot_t *slot, const op_t *op) {
     if (!old.p) return;
     CHECK(size > old.size); // shrinking cannot fail
     each_word(old.p, old.usable, old.usable, old.seed, compare);
-    keep(slot, old.p, old.size, 1, old.seed);
+    keep(slot, old.p, old.size, old.alignment, old.seed);
+    slot->resized = old.resized;
     CHECK(slot->usable == old.usable);
     return;
   }
   if (old.p)
     each_word(p, old.usable, size < old.size ? size : old.size, old.seed, compare);
   keep(slot, p, size, 1, seed_of(op));
+  slot->resized = true;
 }
 
-static void call_free(const op_t *op, void *p, size_t size, size_t alignment) {
+static void call_free(const op_t *op, void *p, size_t size, size_t alignment, bool resized) {
   switch (op->kind) {
   case OP_FREE_SIZED:
-    switch (op->variant & 3) {
+    // C23: free_sized is for malloc's blocks, not for those with an alignment.
+    switch (alignment > 16 ? (op->variant & 1) | 2 : op->variant & 1) {
     case 0: hak_free_sized(p, size); return;
     case 1: free_sized(p, size); return;
     case 2: hak_free_aligned_sized(p, alignment, size); return;
     default: free_aligned_sized(p, alignment, size); return;
     }
   case OP_DELETE:
-    switch (op->variant) {
+    // No operator knows the size of what realloc made.
+    switch (resized ? 0 : alignment > 16 && op->variant == 1 ? 4 : op->variant) {
     case 0: _ZdlPv(p); return;
     case 1: _ZdlPvm(p, size); return;
     case 2: _ZdlPvRKSt9nothrow_t(p, NULL); return;
@@ -258,7 +267,7 @@ static void release(slot_t *slot, const op_t *op) {
   if (p) forget(slot);
   slot->p = NULL;
   errno = UNTOUCHED;
-  call_free(op, p, p ? slot->size : 0, p ? slot->alignment : 1);
+  call_free(op, p, p ? slot->size : 0, p ? slot->alignment : 1, p && slot->resized);
   CHECK(errno == UNTOUCHED);
 }
 
