@@ -49,6 +49,7 @@ static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level E
 static _Atomic uint32_t keep_limit; // 0: HAKMEM_LRU_CAP
 static _Atomic uint32_t regrets;
 static _Atomic uint64_t evicted_at, regretted_at; // ms
+static _Atomic uint64_t tended_at;                // ms: hak_pool_tend
 
 // The same for the pages of free slabs in SuperSlabs that drain: they go back as it
 // gets emptier, but not while such SuperSlabs are needed again at once.
@@ -404,12 +405,22 @@ unsigned hak_pool_trim(unsigned keep) {
   return count;
 }
 
-unsigned hak_pool_trim_idle(void) {
+unsigned hak_pool_trim_idle(unsigned keep) {
   int32_t idle = (int32_t)hak_load_relaxed(&empty_low),
           now = (int32_t)hak_load_relaxed(&empty_count);
-  unsigned count = idle > 0 ? hak_pool_trim(now > idle ? (unsigned)(now - idle) : 0) : 0;
+  unsigned count = 0;
+  if (idle > 0 && now > (int32_t)keep) {
+    unsigned needed = now > idle ? (unsigned)(now - idle) : 0;
+    count = hak_pool_trim(needed > keep ? needed : keep);
+  }
   hak_store_relaxed(&empty_low, hak_load_relaxed(&empty_count));
   return count;
+}
+
+void hak_pool_tend(void) {
+  uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
+  if (now - last < CALM_MS || !hak_cas_relaxed(&tended_at, &last, now)) return;
+  hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
 }
 
 void hak_pool_add_cold(uint32_t number) { set_bit(COLD, number); }

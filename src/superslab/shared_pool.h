@@ -57,8 +57,12 @@ unsigned hak_pool_trim(unsigned keep);
 // Give back the pages of all free slabs of SuperSlabs in use; number of slabs.
 unsigned hak_pool_purge(void);
 
-// Give back as many empty SuperSlabs as nobody needed since the last such call.
-unsigned hak_pool_trim_idle(void);
+// Give back as many empty SuperSlabs beyond keep as nobody needed since the last such
+// call; number of them.
+unsigned hak_pool_trim_idle(unsigned keep);
+// The same, at most once a second, beyond HAKMEM_LRU_CAP: whoever is at work does it for
+// those who sleep.
+void hak_pool_tend(void);
 
 // SuperSlabs without memory, by number (superslab.c). take gives 0 if there is none.
 void hak_pool_add_cold(uint32_t number);

@@ -20,7 +20,7 @@ static void *helper(void *unused) {
   for (;;) {
     hak_os_sleep_ms(PERIOD_MS);
     if (hak_pressure() >= PRESSED) hak_heap_reclaim_all(NULL, 0);
-    else hak_pool_trim_idle();
+    else hak_pool_trim_idle(0);
   }
   return NULL;
 }

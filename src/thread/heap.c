@@ -436,6 +436,7 @@ static void detach(hak_heap_t *heap) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));
   hak_heap_release_idle(heap);
   hak_ring_forget_all(heap);
+  hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
   leave_orphan(heap);

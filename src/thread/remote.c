@@ -3,6 +3,7 @@
 #include "core/misuse.h"
 #include "core/options.h"
 #include "superslab/seal.h"
+#include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
 
@@ -49,6 +50,7 @@ static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
 
 void hak_remote_flush(hak_heap_t *heap) {
   heap->ticks = 0;
+  hak_pool_tend();
   if (heap->pending == 0) return;
   hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);
   for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++)
