@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
 export JOBS
+PEERS ?= all
 PYTHON := python3 -B
 BUILD := cmake --build --preset release -j $(JOBS)
 # A tree configured once keeps its choices, unless it is told others.
@@ -66,23 +67,23 @@ bench: all
 	@tools/setup.sh bench
 	$(PYTHON) bench/compare.py --suite core,cases --budget $(MINUTES) --out build/bench-results
 
-## bench-peers [MINUTES=n]: all suites against every other allocator that can be had, likewise
+## bench-peers [MINUTES=n PEERS=a,b]: all suites against every other allocator that can be had, likewise
 bench-peers: MINUTES ?= 45
 bench-peers: all
 	@tools/setup.sh peers
-	$(PYTHON) bench/compare.py --suite all --peers all --budget $(MINUTES) --out build/bench-results
+	$(PYTHON) bench/compare.py --suite all --peers $(PEERS) --budget $(MINUTES) --out build/bench-results
 
 ## ring-sweep: bench_mid_large_mt and random_mixed over sizes of the L2 ring: table, CSV, chart
 ring-sweep: configure
 	@tools/setup.sh bench
 	$(PYTHON) bench/ring_sweep.py
 
-## results [MINUTES=n]: measure all suites against all peers, write docs/results and README's figures
+## results [MINUTES=n PEERS=a,b]: measure all suites against the peers, write docs/results and README's figures
 results: MINUTES ?= 90
 results: all
 	@tools/setup.sh peers
 	@mkdir -p docs/results
-	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --peers all --budget $(MINUTES) \
+	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --peers $(PEERS) --budget $(MINUTES) \
 	  --compact --json docs/results/full.json --html docs/results/full.html || test $$? = 1
 	$(PYTHON) bench/readme.py docs/results/full.json
 
