@@ -131,6 +131,25 @@ static void a_swinging_load_is_learnt(void) {
 }
 ISOLATED(a_swinging_load_is_learnt)
 
+// What was empty all the time since the last look goes, beyond what is to be kept.
+static void idle_ones_go(void) {
+  hak_process_init();
+  hak_option(LRU_CAP) = 8;
+  hak_slab_t *halves[12];
+  for (unsigned i = 0; i < 12; i++) halves[i] = acquire(16);
+  for (unsigned i = 0; i < 12; i++) hak_pool_release(halves[i], 16);
+  CHECK_EQUAL(committed(), 6);
+  CHECK_EQUAL(hak_pool_trim_idle(2), 0); // they were in use just now
+  CHECK_EQUAL(hak_pool_trim_idle(2), 4);
+  CHECK_EQUAL(committed(), 2);
+  hak_pool_release(acquire(16), 16); // one was needed, one was not
+  CHECK_EQUAL(hak_pool_trim_idle(0), 1);
+  hak_option(LRU_CAP) = 0;
+  hak_pool_tend(); // the first of a second looks
+  CHECK_EQUAL(committed(), 0);
+}
+ISOLATED(idle_ones_go)
+
 // A SuperSlab in use is preferred to an empty one.
 static void empties_are_last(void) {
   hak_process_init();
@@ -508,6 +527,7 @@ int main(void) {
     ISOLATED_TEST(sources_and_results),
     cmocka_unit_test(cache_of_every_size),
     ISOLATED_TEST(a_swinging_load_is_learnt),
+    ISOLATED_TEST(idle_ones_go),
     ISOLATED_TEST(empties_are_last),
     ISOLATED_TEST(zeroed_is_true),
     ISOLATED_TEST(more_than_one),
