@@ -84,7 +84,7 @@ results: all
 	@tools/setup.sh peers
 	@mkdir -p docs/results
 	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --peers $(PEERS) --budget $(MINUTES) \
-	  --compact --json docs/results/full.json --html docs/results/full.html || test $$? = 1
+	  --compact --json docs/results/full.json --html build/results.html || test $$? = 1
 	$(PYTHON) bench/readme.py docs/results/full.json
 
 ## bench_random_mixed_hakmem, *_hakmem: build one benchmark (build/bench/)
