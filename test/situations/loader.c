@@ -80,7 +80,7 @@ static void load_and_unload(size_t flags, size_t threads) {
     CHECK(dlclose(library) == 0);
     if (i == 20) before = rss_kib();
   }
-  CHECK(rss_kib() < before + 2 * KIB);
+  CHECK(rss_kib() < before + 4 * KIB); // from one time to the next it varies by 1 to 2.5 MiB
 }
 
 // Blocks made in a library outlive it.
