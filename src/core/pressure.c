@@ -33,16 +33,6 @@ static bool build(char *path, const char *mount, const char *group, const char *
          append(path, file);
 }
 
-// The beginning of a file as a string; false if it cannot be read.
-static bool read_text(const char *path, char *text, size_t size) {
-  int fd = hak_os_open_read(path);
-  if (fd < 0) return false;
-  long n = hak_os_read(fd, text, size - 1);
-  hak_os_close(fd);
-  text[n > 0 ? n : 0] = 0;
-  return n > 0;
-}
-
 static const char *skip(const char *text, const char *prefix) {
   while (*prefix && *text == *prefix) text++, prefix++;
   return *prefix ? NULL : text;
@@ -51,17 +41,11 @@ static const char *skip(const char *text, const char *prefix) {
 // "max" and what is no number count as no limit, as does cgroup v1's 2^63 less a page.
 static void limit_from(const char *mount, const char *group, const char *file) {
   char path[PATH_MAX_LENGTH], text[32];
-  if (!build(path, mount, group, file) || !read_text(path, text, sizeof text)) return;
+  if (!build(path, mount, group, file) || !hak_os_read_text(path, text, sizeof text)) return;
   uint64_t value = 0;
   const char *at = text;
   for (; *at >= '0' && *at <= '9'; at++) value = value * 10 + (uint64_t)(*at - '0');
   if (at != text && value < hak_memory_limit) hak_memory_limit = value;
-}
-
-static bool exists(const char *path) {
-  int fd = hak_os_open_read(path);
-  if (fd >= 0) hak_os_close(fd);
-  return fd >= 0;
 }
 
 // A line of /proc/self/cgroup: "0::/path" of v2, "4:memory:/path" of v1. The path is not
@@ -69,11 +53,12 @@ static bool exists(const char *path) {
 static void cgroup_line(const char *line) {
   while (*line >= '0' && *line <= '9') line++;
   const char *group;
+  char text[32];
   if ((group = skip(line, "::/")) != NULL) {
     limit_from("/sys/fs/cgroup/", group, "/memory.max");
     limit_from("/sys/fs/cgroup/", group, "/memory.high");
     if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure") ||
-        !exists(pressure_path))
+        !hak_os_read_text(pressure_path, text, sizeof text))
       pressure_path[0] = 0;
     if (hak_memory_limit == UINT64_MAX) limit_from("/sys/fs/cgroup/", "", "memory.max");
   } else if ((group = skip(line, ":memory:/")) != NULL) {
@@ -87,7 +72,7 @@ void hak_pressure_init(void) {
   hak_memory_limit = hak_option(MEMORY_LIMIT) ? hak_option(MEMORY_LIMIT) : UINT64_MAX;
   char path[PATH_MAX_LENGTH], text[2048];
   if (hak_option(MEMORY_LIMIT) == 0 && build(path, "/proc/self/cgroup", "", "") &&
-      read_text(path, text, sizeof text)) {
+      hak_os_read_text(path, text, sizeof text)) {
     for (const char *line = text; *line;) {
       cgroup_line(line);
       while (*line && *line++ != '\n') continue;
@@ -98,7 +83,7 @@ void hak_pressure_init(void) {
 
 unsigned hak_pressure(void) {
   char text[128];
-  if (!pressure_path[0] || !read_text(pressure_path, text, sizeof text)) return 0;
+  if (!pressure_path[0] || !hak_os_read_text(pressure_path, text, sizeof text)) return 0;
   const char *at = skip(text, "some avg10=");
   unsigned value = 0, decimals = 0;
   if (!at) return 0;

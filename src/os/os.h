@@ -58,6 +58,8 @@ int hak_os_open_write(const char *path); // create and truncate; -1 on error
 int hak_os_open_read(const char *path);
 long hak_os_read(int fd, char *buffer, size_t size);
 void hak_os_close(int fd);
+// The beginning of a file as a string; false, and "", if it cannot be read.
+bool hak_os_read_text(const char *path, char *text, size_t size);
 int hak_os_pid(void);
 // Random bytes: the kernel's, or, if it refuses, those it gave this process at its start.
 void hak_os_random(void *p, size_t size);

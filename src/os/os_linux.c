@@ -196,6 +196,14 @@ void hak_os_close(int fd) {
   close(fd);
 }
 
+bool hak_os_read_text(const char *path, char *text, size_t size) {
+  int fd = hak_os_open_read(path);
+  long n = fd < 0 ? -1 : hak_os_read(fd, text, size - 1);
+  if (fd >= 0) hak_os_close(fd);
+  text[n > 0 ? n : 0] = 0;
+  return n > 0;
+}
+
 void hak_os_write(int fd, const char *text, size_t length) {
   KEEP_ERRNO;
   while (length > 0) {
@@ -209,12 +217,9 @@ void hak_os_write(int fd, const char *text, size_t length) {
 
 size_t hak_os_resident(void) {
   char text[128];
-  int fd = hak_os_open_read("/proc/self/statm");
-  if (fd < 0) return 0;
-  long n = hak_os_read(fd, text, sizeof text - 1);
-  hak_os_close(fd);
+  if (!hak_os_read_text("/proc/self/statm", text, sizeof text)) return 0;
   size_t fields = 0, value = 0;
-  for (long i = 0; i < n && fields < 2; i++) {
+  for (unsigned i = 0; text[i] && fields < 2; i++) {
     if (text[i] == ' ') fields++, value = fields < 2 ? 0 : value;
     else value = value * 10 + (size_t)(text[i] - '0');
   }

@@ -335,13 +335,13 @@ static uint32_t purge(uint32_t number) {
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
   hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false); // or all of it would stay
-  for (uint32_t rest = bits, n; rest != 0; rest &= ~hak_ones(hak_low_bit(rest), n)) {
-    unsigned first = hak_low_bit(rest);
-    for (n = 1; first + n < HAK_SLABS_PER_SUPERSLAB && (rest >> (first + n) & 1);) n++;
+  for (uint32_t rest = bits, run; rest != 0; rest &= ~run) {
+    unsigned first = hak_low_bit(rest), n = hak_low_bit(~(uint64_t)(rest >> first));
+    run = hak_ones(first, n);
     char *start = (char *)superslab->base + ((size_t)first << HAK_SLAB_SHIFT);
     // Relaxed: only who holds the slabs asks, see take.
     if (hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT))
-      atomic_fetch_and_explicit(&superslab->dirty, ~hak_ones(first, n), memory_order_relaxed);
+      atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
   }
   hak_fetch_add_relaxed(&hak_pool_counts.purged, (uint64_t)__builtin_popcount(bits));
   return bits;

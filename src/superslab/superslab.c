@@ -116,7 +116,7 @@ static bool gap_before(uint32_t next) {
 // Gives the gaps' numbers to whoever wants memory; false: they had been already. A number
 // taken by another thread at this moment may keep its gap.
 static bool fill_gaps(void) {
-  if (!HAK_SECURE || atomic_exchange(&gaps_filled, true)) return false;
+  if (!HAK_SECURE || hak_exchange_seq_cst(&gaps_filled, true)) return false;
   uint32_t end = hak_superslab_count();
   for (uint32_t number = 2; number < end && number <= GAPS_END && number < range_end; number += 2)
     hak_pool_add_cold(number);

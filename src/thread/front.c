@@ -108,7 +108,10 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   bool tiny = c < HAK_TINY_CLASSES;
   uint32_t got = 0;
   hak_owner_inc(&heap->classes[c].refills);
-  if (++heap->ticks >= FLUSH_TICKS) hak_remote_flush(heap);
+  if (++heap->ticks >= FLUSH_TICKS) {
+    hak_remote_flush(heap);
+    hak_pool_tend();
+  }
   hak_heap_reclaim_if_asked(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
   if (slab != &hak_slab_none) {
@@ -156,19 +159,10 @@ static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   return slab ? hak_front_pop(slab) : NULL;
 }
 
-// The block that the newest hint of a ring names.
-static void *alloc_hinted(hak_ring_t *ring) {
-  uint32_t hint = ring->hint[--ring->count], number = hak_hint_number(hint);
-  hak_slab_t *slab = hak_hint_slab(hint);
-  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
-  hak_owner_inc(&ring->allocs);
-  return slab->start + (size_t)number * ring->size;
-}
-
 static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
-  if (ring->count) return alloc_hinted(ring);
+  if (ring->count) return hak_front_pop_l2(ring);
   ring->missed = true;
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
@@ -176,7 +170,7 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
     slab = refill(heap, c);
     if (!slab) return NULL;
     // A reclaim meanwhile has emptied the quarantine: hints come first.
-    if (HAK_SECURE && ring->count) return alloc_hinted(ring);
+    if (HAK_SECURE && ring->count) return hak_front_pop_l2(ring);
     mask = hak_load_relaxed(&slab->mask);
   }
   // Lowest block first: the run stays dense, and blocks from `carved` on were
@@ -435,7 +429,7 @@ HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const c
   hak_heap_t *heap = hak_tls_heap;
   uint32_t number;
   if (HAK_LIKELY(hak_slab_kind(slab) == HAK_KIND_L2 && heap != &hak_heap_none &&
-                 hak_slab_block_l2(slab, p, &number) && !hak_remote_holds_l2(heap, slab, number)))
+                 hak_slab_block_l2(slab, p, &number)))
     hak_remote_free_l2(heap, slab, number, function);
   else hak_front_free_slow(p, function);
 }

@@ -76,19 +76,23 @@ HAK_INLINE void *hak_front_hit(size_t size) {
   return block;
 }
 
+// Takes the block that the newest hint of an L2 ring names; there is one.
+HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) {
+  uint32_t count = ring->count - 1, hint = ring->hint[count], number = hak_hint_number(hint);
+  ring->count = count;
+  hak_slab_t *slab = hak_hint_slab(hint);
+  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
+  hak_owner_inc(&ring->allocs);
+  return slab->start + (size_t)number * ring->size;
+}
+
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed.
 HAK_INLINE void *hak_front_hit_l2(size_t size) {
   if (HAK_SECURE && HAK_UNLIKELY(size > HAK_L2_MAX - HAK_TAIL)) return NULL;
   hak_ring_t *ring = &hak_tls_heap->ring[hak_size_class_l2(size + HAK_TAIL)];
   HAK_IN_REGISTER(ring); // or the compiler computes the address of each field anew
-  uint32_t count = ring->count;
-  if (HAK_UNLIKELY(count == 0)) return NULL;
-  uint32_t hint = ring->hint[count - 1], number = hak_hint_number(hint);
-  ring->count = count - 1;
-  hak_slab_t *slab = hak_hint_slab(hint);
-  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
-  hak_owner_inc(&ring->allocs);
-  char *block = slab->start + (size_t)number * ring->size;
+  if (HAK_UNLIKELY(ring->count == 0)) return NULL;
+  void *block = hak_front_pop_l2(ring);
   if (block == NULL) __builtin_unreachable();
 #if HAK_SECURE
   uint64_t key = hak_seal_key(block);

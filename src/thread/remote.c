@@ -3,7 +3,6 @@
 #include "core/misuse.h"
 #include "core/options.h"
 #include "superslab/seal.h"
-#include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
 
@@ -50,7 +49,6 @@ static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
 
 void hak_remote_flush(hak_heap_t *heap) {
   heap->ticks = 0;
-  hak_pool_tend();
   if (heap->pending == 0) return;
   hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);
   for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++)
@@ -100,9 +98,14 @@ void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, cons
     push(slab, &one, heap, function);
     return;
   }
+  size_t size = hak_class_size(hak_slab_class(slab));
   hak_remote_entry_t *entry = entry_for(heap, slab);
+  if (HAK_UNLIKELY(entry->mask >> block & 1)) {
+    hak_misuse_double_free(function, slab->start + block * size, size - HAK_TAIL);
+    return;
+  }
   entry->mask |= (uint64_t)1 << block;
-  added(heap, entry, hak_class_size(hak_slab_class(slab)));
+  added(heap, entry, size);
 }
 
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {

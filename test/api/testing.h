@@ -18,6 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../resident.h"
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
@@ -106,20 +108,6 @@ static inline uint64_t chance(uint64_t *state) {
 
 // ---------------------------------------------------------------------------
 // The process.
-
-// A figure of /proc/self/status in KiB, for instance "VmRSS:".
-static inline size_t status_kib(const char *name) {
-  char text[4096];
-  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = 0;
-  const char *at = strstr(text, name);
-  return at ? strtoul(at + strlen(name), NULL, 10) : 0;
-}
-static inline size_t rss_kib(void) { return status_kib("VmRSS:"); }
 
 // Address of a function by name; dlsym gives an object pointer.
 #define FIND(type, name) ((type)(uintptr_t)dlsym(RTLD_DEFAULT, name))

@@ -81,18 +81,6 @@ uint64_t chance(uint64_t *state) {
   return *state * 0x2545f4914f6cdd1du;
 }
 
-size_t status_kib(const char *name) {
-  char text[4096];
-  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = 0;
-  const char *at = strstr(text, name);
-  return at ? strtoul(at + strlen(name), NULL, 10) : 0;
-}
-
 void *filled_block(size_t n, uint64_t seed) {
   void *p = malloc(n);
   CHECK(p);

@@ -18,6 +18,8 @@
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../resident.h"
 #ifndef __cplusplus
 #include <stdatomic.h>
 #endif
@@ -73,10 +75,6 @@ void fill(void *p, size_t n, uint64_t seed);
 bool filled(const void *p, size_t n, uint64_t seed);
 bool all_zero(const void *p, size_t n);
 uint64_t chance(uint64_t *state); // xorshift64*; state is never 0
-
-// A figure of /proc/self/status in KiB, for instance "VmRSS:"; 0 without /proc.
-size_t status_kib(const char *name);
-static inline size_t rss_kib(void) { return status_kib("VmRSS:"); }
 
 static inline double seconds_since(const struct timespec *t) {
   struct timespec now;

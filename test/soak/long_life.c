@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../resident.h"
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 enum {
@@ -178,17 +180,6 @@ static void *work(void *argument) {
 
 // ---------------------------------------------------------------------------
 // Samples.
-
-static size_t rss_kib(void) {
-  char text[200];
-  int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = 0;
-  char *at = strchr(text, ' ');
-  return at ? strtoul(at, NULL, 10) * ((size_t)sysconf(_SC_PAGESIZE) / KIB) : 0;
-}
 
 static void sample(double at, size_t rss_before) {
   uint32_t counts[BUCKETS] = {0};

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../resident.h"
 #include "hakmem/hakmem.h"
 
 #if STRESS_HAK
@@ -62,16 +63,6 @@ static inline bool right_allocator(void) {
   return getenv("EXPECT_HAKMEM") == NULL || statistics(&s);
 }
 
-static inline size_t rss_kib(void) {
-  char text[200];
-  int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = 0;
-  char *at = strchr(text, ' ');
-  return at ? strtoul(at, NULL, 10) * ((size_t)sysconf(_SC_PAGESIZE) / 1024) : 0;
-}
 
 static inline uint64_t chance(uint64_t *state) {
   *state ^= *state >> 12;
