@@ -28,4 +28,5 @@ class Benchmark:
     static: bool = False           # PROGRAM_hakmem exists: the same linked to the library
     needs: tuple[str, ...] = ()    # commands without which it is left out, by name
     prepare: Callable[[Path], None] | None = None  # makes its input files in {work}, once
+    prime: int = 0                 # MiB that are put in place before each full run, see launch.c
     compare_output: bool = False   # stdout has to be what it is under the system allocator

@@ -9,8 +9,8 @@
 
 In every round each benchmark runs once under each allocator, in random order
 and next to each other, so that drift of the machine hits all alike. The result
-is the median over the rounds; the ratio to the reference has a 95 % bootstrap
-interval in which the rounds are resampled as pairs. README.md has the method.
+is the median over the rounds; the ratio to the reference has a 95 % interval.
+README.md has the method.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from allocators import Allocator, describe, parse_allocator
 from benchmark import Benchmark
 from measure import Session, describe_machine, disturbed, prepare
 from output import print_notes, print_table, write_csv, write_mimalloc_csv
+from schedule import LEAST_ROUNDS, MOST_ROUNDS, Schedule
 from summary import summarise
 
 REPO = Path(__file__).resolve().parent.parent
 SCHEMA = "hakmem-bench/2"
-LEAST_ROUNDS = 3   # with --budget
-QUICK_MINUTES = 4  # --quick ends in 5: a round that has begun is finished
+QUICK_MINUTES = 4.5  # --quick ends in 5, with its tables and charts
 
 
 def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
@@ -90,10 +90,11 @@ def parse_args() -> argparse.Namespace:
     p.add_argument("--suite", default="core", metavar="A,B…",
                    help=f"suites or selections: all, {', '.join([*suites.SUITES, *suites.SELECTIONS])}")
     p.add_argument("--benchmarks", metavar="A,B…", help="instead of a suite")
-    p.add_argument("--rounds", type=int, help="measured rounds (default 10, quick 3)")
+    p.add_argument("--rounds", type=int, help="measured rounds (default 10, quick 3; with --budget at most "
+                   f"that many, default {MOST_ROUNDS})")
     p.add_argument("--budget", type=float, metavar="MINUTES",
-                   help=f"start no round that would end later, after {LEAST_ROUNDS} "
-                        f"(quick: {QUICK_MINUTES} minutes, after the first)")
+                   help=f"end within that time: {LEAST_ROUNDS} rounds of everything, then more of what is "
+                        f"still unsure (quick: {QUICK_MINUTES} minutes, 1 round)")
     p.add_argument("--replay", type=Path, action="append", metavar="TRACE",
                    help="replay recorded traces instead (see trace/README.md)")
     p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
@@ -146,28 +147,6 @@ def print_list() -> None:
         print(f"  {name:<18} {peer.version}{'' if name in built else ' (not built)'}")
 
 
-def run_rounds(session: Session, rounds: int, minutes: float, quick: bool) -> int:
-    """Runs the rounds that the budget (0: none) allows; returns how many."""
-    started = time.monotonic()
-    least = 1 if quick else LEAST_ROUNDS
-    if not quick:
-        session.round(0)
-    first, number = time.monotonic(), 0
-    for number in range(1, rounds + 1):
-        session.round(number, started + 60 * minutes if quick and minutes and number == 1 else None)
-        now = time.monotonic()
-        print(f"round {number} of {rounds} done after {now - started:.0f} s", file=sys.stderr, flush=True)
-        if not minutes:
-            continue
-        per_round, left = (now - first) / number, started + 60 * minutes - now
-        if number >= least and per_round > left:
-            break
-        if per_round * (min(rounds, LEAST_ROUNDS) - number) > left and session.again:
-            session.again = 0
-            print("The time is short: disturbed runs are not repeated from now on.", file=sys.stderr)
-    return number
-
-
 def anywhere(word: str) -> str:
     """A word of a command without where things lie on this machine."""
     path = Path(word)
@@ -176,10 +155,11 @@ def anywhere(word: str) -> str:
     return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else path.name
 
 
-def document(args: argparse.Namespace, session: Session, summary: dict, rounds: int, seed: int) -> dict:
+def document(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> dict:
     """What the JSON file holds."""
+    counts = [row["rounds"] for row in summary["rows"] if "rounds" in row] or [0]
     return {"schema": SCHEMA, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": describe_machine(), "rounds": rounds, "quick": args.quick, "net": args.net,
+            "machine": describe_machine(), "rounds": min(counts), "most_rounds": max(counts), "quick": args.quick, "net": args.net,
             "order_seed": seed,
             "benchmarks": [{"name": b.name, "suite": b.suite, "program": anywhere(b.program), "what": b.what,
                             "args": [anywhere(word) for word in (b.quick if args.quick else b.full)]}
@@ -191,7 +171,7 @@ def document(args: argparse.Namespace, session: Session, summary: dict, rounds: 
             **described_runs(session, args.compact)}
 
 
-def write_files(args: argparse.Namespace, session: Session, summary: dict, rounds: int, seed: int) -> None:
+def write_files(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> None:
     csvs, jsons, pages, charts = [args.csv], [args.json], [args.html], []
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
@@ -201,7 +181,7 @@ def write_files(args: argparse.Namespace, session: Session, summary: dict, round
         write_csv(path, summary)
     if args.csv_mimalloc:
         write_mimalloc_csv(args.csv_mimalloc, session)
-    text = json.dumps(document(args, session, summary, rounds, seed), indent=None if args.compact else 1,
+    text = json.dumps(document(args, session, summary, seed), indent=None if args.compact else 1,
                       ensure_ascii=False) + "\n"
     for path in filter(None, jsons):
         path.write_text(text)
@@ -223,7 +203,7 @@ def main() -> int:
         print_list()
         return 0
     args.build = args.build.resolve()
-    rounds = args.rounds if args.rounds is not None else 3 if args.quick else 10
+    rounds = args.rounds if args.rounds is not None else 3 if args.quick else MOST_ROUNDS if args.budget else 10
     if rounds < 1:
         raise SystemExit("compare: --rounds must be at least 1")
     benchmarks = choose_benchmarks(args)
@@ -244,19 +224,19 @@ def main() -> int:
         print(f"Note: the machine is busy (load {load:.2f} on {cpus} CPUs).", file=sys.stderr)
     session = Session(benchmarks, allocators, args.build, args.quick, args.net, random.Random(seed))
     try:
-        rounds = run_rounds(session, rounds, args.budget or (QUICK_MINUTES if args.quick else 0), args.quick)
+        Schedule(session, rounds, args.budget or (QUICK_MINUTES if args.quick else 0), args.quick, reference).run()
     except KeyboardInterrupt:
         print("compare: interrupted; no result", file=sys.stderr)
         return 130
     benchmarks = session.benchmarks
     if not benchmarks:
         raise SystemExit("compare: nothing was measured")
-    summary = summarise(session, reference, rounds)
+    summary = summarise(session, reference)
     if args.instructions:
         instructions.add(session, summary["rows"])
     print_table(summary)
-    print_notes(session, summary, rounds)
-    write_files(args, session, summary, rounds, seed)
+    print_notes(session, summary)
+    write_files(args, session, summary, seed)
     return 1 if session.failures else 0
 
 

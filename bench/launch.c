@@ -1,13 +1,20 @@
 // launch: runs one command and writes what it used, as JSON.
 //
-//   launch [--out FILE] [--env K=V]... -- CMD ARGS...
+//   launch [--out FILE] [--env K=V]... [--prime MIB] -- CMD ARGS...
 //
 // A process starts out with the peak RSS that its parent had when it forked, so a
 // Python runner cannot tell the peak of a small program. This parent is tiny. While the
 // command runs, its resident memory is looked at every 10 ms; the integral by the time
 // is reported (0 where /proc does not tell, or the run was shorter than that). The
 // variables of --env are set for the command only: launch itself never runs under
-// a preloaded allocator. The exit status is the command's (128 + N for signal N,
+// a preloaded allocator.
+//
+// --prime makes runs that take much memory start alike: a child of launch fills so many
+// MiB and ends before the command starts. A virtual machine gives memory that has been
+// free for some seconds back to its host (free page reporting), and the first touch of
+// such memory takes ten to twenty times as long: whoever runs first after a pause would
+// pay for it. Memory that was freed a moment ago is in place, and is what is handed out
+// next. The exit status is the command's (128 + N for signal N,
 // 127 if it could not be started); wrong arguments: 2.
 
 #ifndef _GNU_SOURCE
@@ -18,13 +25,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 static _Noreturn void usage(void) {
-  fprintf(stderr, "usage: launch [--out FILE] [--env K=V]... -- CMD ARGS...\n");
+  fprintf(stderr, "usage: launch [--out FILE] [--env K=V]... [--prime MIB] -- CMD ARGS...\n");
   exit(2);
 }
 
@@ -50,12 +58,29 @@ static double resident_kib(pid_t pid) {
   return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
 }
 
+// In a child, so that the command does not inherit its peak. In huge pages, as those are
+// what is given back to the host. What cannot be had is left as it is.
+static void prime(size_t mib) {
+  pid_t child = fork();
+  if (child < 0) die("fork");
+  if (child == 0) {
+    size_t size = mib << 20;
+    char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) _exit(0);
+    madvise(p, size, MADV_HUGEPAGE);
+    for (size_t at = 0; at < size; at += 4096) ((volatile char *)p)[at] = 1;
+    _exit(0);
+  }
+  while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
 static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
 
 int main(int argc, char **argv) {
   const char *out_name = NULL;
   char **env = calloc((size_t)argc + 1, sizeof *env), **env_end = env;
   if (env == NULL) die("calloc");
+  size_t prime_mib = 0;
   int i = 1;
   for (; i < argc && strcmp(argv[i], "--") != 0; i += 2) {
     if (i + 1 >= argc) usage();
@@ -63,6 +88,8 @@ int main(int argc, char **argv) {
       out_name = argv[i + 1];
     } else if (strcmp(argv[i], "--env") == 0 && strchr(argv[i + 1], '=') != NULL) {
       *env_end++ = argv[i + 1];
+    } else if (strcmp(argv[i], "--prime") == 0 && (prime_mib = strtoul(argv[i + 1], NULL, 10)) != 0) {
+      continue;
     } else {
       usage();
     }
@@ -71,6 +98,8 @@ int main(int argc, char **argv) {
   if (i + 1 >= argc) usage();
   FILE *out = out_name != NULL ? fopen(out_name, "we") : stderr;
   if (out == NULL) die(out_name);
+
+  if (prime_mib != 0) prime(prime_mib);
 
   // Waits for SIGCHLD with a timeout below.
   sigset_t child_ends;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import random
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +24,12 @@ from benchmark import Benchmark
 REPO = Path(__file__).resolve().parent.parent
 BUSY_LIMIT = 0.05     # foreign CPU time, in CPUs, from which a run counts as disturbed
 AGAIN = 2             # times a disturbed run is repeated
+QUICK_PRIME = 128     # MiB put in place before quick runs of benchmarks that take much memory
 TIMEOUT = 600         # seconds per run
 SYSTEM = "system"
+FLOOR_RUNS = 3        # of each benchmark that can tell its own cost
+FLOOR_ROUND = -1
+GRACE = 20            # seconds after its deadline that a round of a benchmark may take
 
 
 # --------------------------------------------------------------------------
@@ -107,13 +113,14 @@ def run_once(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) ->
     if a.library is not None:
         settings["LD_PRELOAD"] = peers.preload(a.library)
     env_args = [word for k, v in settings.items() for word in ("--env", f"{k}={v}")]
+    prime_args = ["--prime", str(QUICK_PRIME if quick else b.prime)] if b.prime else []
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     load = os.getloadavg()[0]
     with tempfile.NamedTemporaryFile("r", suffix=".json") as usage_file:
         before, start = CpuTimes.now(), time.monotonic()
         try:
             done = subprocess.run([str(build / "bench" / "launch"), "--out", usage_file.name,
-                                   *env_args, "--", *command_of(b, a, build, quick, net)],
+                                   *env_args, *prime_args, "--", *command_of(b, a, build, quick, net)],
                                   env=environment, capture_output=True, text=True, errors="replace",
                                   stdin=subprocess.DEVNULL, timeout=TIMEOUT)
         except subprocess.TimeoutExpired as error:
@@ -153,50 +160,68 @@ def disturbed(record: dict) -> bool:
 
 
 class Session:
-    """All runs of one comparison."""
+    """All runs of one comparison; schedule.py says which."""
 
     def __init__(self, benchmarks: list[Benchmark], allocators: list[Allocator], build: Path,
                  quick: bool, net: bool, order: random.Random):
         self.benchmarks, self.allocators = benchmarks, allocators
         self.build, self.quick, self.net, self.order = build, quick, net, order
         self.records: list[dict] = []
+        self.floors: dict[str, list[float]] = {}  # the benchmarks' own cost, with net
         self.failures: dict[tuple[str, str], str] = {}
         self.outputs: dict[str, str] = {}  # what a program prints under the system allocator
         self.repeated = 0
         self.again = AGAIN
+        self.remaining: Callable[[], str] = lambda: ""  # for the line of progress
 
-    def round(self, number: int, deadline: float | None = None) -> None:
-        """Runs everything once; round 0 is the warm-up: small, and not recorded.
-
-        Benchmarks whose turn comes after the deadline are left out for good.
-        """
-        for place, b in enumerate(self.order.sample(self.benchmarks, len(self.benchmarks)), 1):
-            if deadline is not None and time.monotonic() > deadline:
-                progress("")
-                print(f"{b.name} left out: no time left", file=sys.stderr)
-                self.benchmarks = [other for other in self.benchmarks if other is not b]
-                continue
-            for a in self.order.sample(self.allocators, len(self.allocators)):
-                if (b.name, a.name) in self.failures:
-                    continue
-                progress(f"round {number}: {place}/{len(self.benchmarks)} {b.name} {a.name}")
-                try:
-                    record = self.run(b, a, number)
-                except (RunError, ValueError, OSError) as error:
-                    self.failures[b.name, a.name] = str(error)
-                    progress("")
-                    print(f"{b.name} under {a.name}: failed: {error}", file=sys.stderr)
-                    continue
-                if number > 0:
-                    self.records.append({"round": number, **record})
+    def warm_up(self, only_floors: bool = False) -> None:
+        """Runs every benchmark shortly under one of the allocators, in turn, without a record: so
+        that programs, libraries and inputs are in the page cache. Then the floors. A floor does
+        not depend on the allocator, so it is taken of few runs of its own, and what counts
+        runs without it."""
+        for place, b in enumerate([] if only_floors else self.benchmarks):
+            self.attempt(b, self.allocators[place % len(self.allocators)], 0, "warm-up:")
+        for b in self.benchmarks:
+            for _ in range(FLOOR_RUNS if self.net and b.net else 0):
+                record = self.attempt(b, self.order.choice(self.allocators), FLOOR_ROUND, "floors:")
+                if record is not None:
+                    self.floors.setdefault(b.name, []).append(record["floor_ns_per_op"])
         progress("")
+
+    def once(self, b: Benchmark, number: int, head: str, deadline: float = math.inf) -> bool:
+        """A round of one benchmark: a run under every allocator, in random order. False if it
+        took too long: half a round would not be a comparison."""
+        made = []
+        for a in self.order.sample(self.allocators, len(self.allocators)):
+            if (b.name, a.name) in self.failures:
+                continue
+            if time.monotonic() > deadline + GRACE:
+                return False
+            record = self.attempt(b, a, number, head)
+            if record is not None:
+                made.append({"round": number, **record})
+        self.records += made
+        return True
+
+    def attempt(self, b: Benchmark, a: Allocator, number: int, head: str) -> dict | None:
+        """A run, or None if it failed; that is noted, and said."""
+        if (b.name, a.name) in self.failures:
+            return None
+        progress(f"{head} {b.name} {a.name}  {self.remaining()}")
+        try:
+            return self.run(b, a, number)
+        except (RunError, ValueError, OSError) as error:
+            self.failures[b.name, a.name] = str(error)
+            progress("")
+            print(f"{b.name} under {a.name}: failed: {error}", file=sys.stderr)
+            return None
 
     def run(self, b: Benchmark, a: Allocator, number: int) -> dict:
         """One run, done again if something else used the machine meanwhile."""
         quick = self.quick or number == 0
-        for attempt in range(1 if number == 0 else 1 + self.again):
+        for attempt in range(1 if number < 1 else 1 + self.again):
             self.repeated += attempt > 0
-            record = run_once(b, a, self.build, quick, self.net)
+            record = run_once(b, a, self.build, quick, number == FLOOR_ROUND)
             if "output" in record and record.pop("output") != self.expected_output(b, quick):
                 raise RunError("it prints something else than under the system allocator")
             if not disturbed(record):

@@ -6,6 +6,7 @@ import csv
 from itertools import zip_longest
 from pathlib import Path
 
+import results
 from measure import Session, disturbed
 from summary import not_first
 
@@ -13,13 +14,17 @@ UNIT = {"ns_per_op": "ns/op", "net_ns_per_op": "ns/op", "seconds": "s", "wall_s"
 
 
 def verdict(row: dict, reference: str) -> str:
-    if row["allocator"] == reference or row.get("rounds", 5) < 5:
-        return ""  # the interval of fewer rounds is too narrow to judge by
+    if row["allocator"] == reference or "time_ratio_low" not in row:
+        return ""  # a single round tells nothing
     return "faster" if row["time_ratio_high"] < 1 else "slower" if row["time_ratio_low"] > 1 else "="
 
 
 COLUMNS = ["benchmark", "allocator", "time", "", "ratio", "95 % CI", "", "CPU", "memory MiB", "ratio", "mean RSS"]
 LEFT = (0, 1, 3, 6)
+
+
+def between(row: dict, key: str) -> str:
+    return f"{row[key + '_low']:.2f}–{row[key + '_high']:.2f}" if f"{key}_low" in row else "–"
 
 
 def number(row: dict, key: str) -> str:
@@ -34,8 +39,7 @@ def table_rows(summary: dict) -> list[list[str]]:
             continue
         ratio = ["", "", ""]
         if "time_ratio" in row:
-            ratio = [f"{row['time_ratio']:.3f}", f"{row['time_ratio_low']:.2f}–{row['time_ratio_high']:.2f}",
-                     verdict(row, summary["reference"])]
+            ratio = [f"{row['time_ratio']:.3f}", between(row, "time_ratio"), verdict(row, summary["reference"])]
         digits = 2 if row["time"] >= 1 else 4
         out.append([row["benchmark"], row["allocator"], f"{row['time']:.{digits}f}", UNIT.get(row["metric"], ""),
                     *ratio, number(row, "cpu_ratio"), f"{row['rss_kib'] / 1024:.1f}",
@@ -44,7 +48,7 @@ def table_rows(summary: dict) -> list[list[str]]:
         name = f"mean of {mean['benchmarks']}" + (f", {mean['suite']}" if mean["suite"] != "all" else "")
         best = f"{mean['time_of_row']:.3f} of best" if "time_of_row" in mean else ""
         out.append([name, mean["allocator"], best, "", f"{mean['time_ratio']:.3f}",
-                    f"{mean['time_ratio_low']:.2f}–{mean['time_ratio_high']:.2f}", "", "",
+                    between(mean, "time_ratio"), "", "",
                     f"{mean['rss_of_row']:.2f} of best" if "rss_of_row" in mean else "",
                     number(mean, "rss_ratio"), ""])
     return out
@@ -65,12 +69,13 @@ def print_table(summary: dict) -> None:
         print("  ".join(cells).rstrip())
 
 
-def print_notes(session: Session, summary: dict, rounds: int) -> None:
+def print_notes(session: Session, summary: dict) -> None:
+    counts = [row["rounds"] for row in summary["rows"] if "rounds" in row] or [0]
     what = "less the benchmark's own cost where it can be told" if session.net else "of the whole benchmark"
-    print(f"Time {what}, median of {rounds} rounds; ratio to {summary['reference']}: below 1 is faster. "
+    print(f"Time {what}, median of {results.span(min(counts), max(counts))} rounds; ratio to {summary['reference']}: below 1 is faster. "
           "Of best: relative to the best allocator of each row.")
-    if rounds < 5:
-        print("Fewer than 5 rounds: the intervals are narrower than they should be.")
+    if max(counts) < 2:
+        print("A single round: nothing is known of how certain these figures are.")
     noisy = [r for r in session.records if disturbed(r)]
     if noisy or session.repeated:
         print(f"Disturbed by something else on the machine: {session.repeated} runs were done again, "
@@ -83,8 +88,7 @@ def print_notes(session: Session, summary: dict, rounds: int) -> None:
         if losses:
             print(f"\nWhere {ours} is not first: time (95 % CI) and memory relative to the best other")
         for row in losses:
-            interval = f"{row['time_to_best_low']:.2f}–{row['time_to_best_high']:.2f}"
-            print(f"  {row['benchmark']:<22} {row['time_to_best']:6.2f} ({interval}) of {row['time_best']:<16}"
+            print(f"  {row['benchmark']:<22} {row['time_to_best']:6.2f} ({between(row, 'time_to_best')}) of {row['time_best']:<16}"
                   + (f"{row['rss_to_best']:6.2f} of {row['rss_kib_best']}" if "rss_to_best" in row else ""))
 
 

@@ -85,7 +85,7 @@ def draw(result: dict, out: Path, suite: str | None = None) -> None:
     patches = [pyplot.Rectangle((0, 0), 1, 1, color=COLOURS[i % len(COLOURS)]) for i in range(len(allocators))]
     figure.legend(patches, allocators, loc="outside upper center", ncols=min(len(allocators), 7), fontsize=7,
                   frameon=False)
-    note = (f"{results.machine(result)}; medians of {result['rounds']} rounds, whiskers 95 % CI"
+    note = (f"{results.machine(result)}; medians of {results.rounds(result)} rounds, whiskers 95 % CI"
             + (f"; {result['disturbed_runs']} of {len(result['runs'])} runs disturbed"
                if result["disturbed_runs"] else "")
             + ("; quick runs, not for quoting" if result["quick"] else ""))

@@ -58,7 +58,7 @@ def markdown(result: dict, allocators: list[str]) -> str:
     machine = result["machine"]
     versions = ", ".join(f"{a['name']} {a['version']}" for a in result["allocators"] if a.get("version"))
     lines += ["", f"<sub>{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}; medians of "
-              f"{result['rounds']} interleaved rounds"
+              f"{results.rounds(result)} interleaved rounds"
               f"{', less the cost of the benchmark itself where it can be told' if result['net'] else ''}. "
               f"–: not every benchmark ran. {versions}.</sub>"]
     return "\n".join(lines)

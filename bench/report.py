@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 import deps
 import results
+from output import between
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em; color: #222 }
@@ -52,8 +53,9 @@ document.querySelectorAll('th').forEach(function (head) {
 """
 METHOD = (
     "In every round each benchmark runs once under each allocator, in random order and next to each other. Figures are "
-    "medians over the rounds; intervals are 95 % percentile bootstrap intervals of the ratio of medians, in which the "
-    "rounds are resampled as pairs. Runs during which something else used more than 5 % of a CPU are counted as disturbed "
+    "medians over the rounds; intervals are of the ratio of medians, 95 %, and hold both the percentile bootstrap, in "
+    "which the rounds are resampled as pairs, and the exact interval of the ratios round by round. Benchmarks whose "
+    "intervals were wide got more rounds. Runs during which something else used more than 5 % of a CPU are counted as disturbed "
     "and repeated up to twice if time allows; none is dropped. Memory is the peak of the resident memory unless the benchmark measures "
     "another; mean RSS is the resident memory integrated over the run by its time, looked at every 10 ms, of the "
     "started process. Geometric means are over the benchmarks that every allocator has a ratio for.")
@@ -133,22 +135,16 @@ def figure(row: dict, key: str, digits: int = 2) -> str:
     return f"{row[key]:.{digits}f}" if row.get(key) else "–"
 
 
-def between(row: dict, key: str) -> str:
-    return f"{row[key + '_low']:.2f}–{row[key + '_high']:.2f}" if f"{key}_low" in row else "–"
-
-
 def put_head(page: Page, result: dict) -> None:
     page.put("h1", "Allocators compared")
     machine, commit = result["machine"], result["machine"].get("revision", "")
     page.put("p", f"{results.machine(result)}, {machine.get('memory', '')}; huge pages: {machine.get('thp') or 'unknown'}. "
                   f"Commit {commit or 'unknown'}, measured {result['time']}. "
-                  f"{len(result['benchmarks'])} benchmarks, {result['rounds']} rounds, {len(result['runs'])} runs; "
+                  f"{len(result['benchmarks'])} benchmarks, {results.rounds(result)} rounds, {len(result['runs'])} runs; "
                   f"{result.get('repeated_runs', 0)} disturbed runs were done again, "
                   f"{result['disturbed_runs']} of those that count were disturbed.")
     if result["quick"]:
         page.put("p", "These are quick runs: for trying, not for quoting.", class_="loss")
-    if result["rounds"] < 5:
-        page.put("p", "With fewer than 5 rounds the intervals are narrower than they should be.", class_="note")
 
 
 def put_means(page: Page, result: dict) -> None:

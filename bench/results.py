@@ -64,6 +64,15 @@ def means(table: dict[str, dict[str, float]], names: list[str]) -> dict[str, flo
             for name in names if table and all(name in row for row in table.values())}
 
 
+def span(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def rounds(result: dict) -> str:
+    """How many, as a text: benchmarks may differ."""
+    return span(result["rounds"], result.get("most_rounds", result["rounds"]))
+
+
 def machine(result: dict) -> str:
     m = result["machine"]
     return f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['libc']}"

@@ -6,38 +6,38 @@ from benchmark import Benchmark
 
 
 def _benchmark(name: str, program: str, full: str, quick: str, what: str,
-               memory: str = "peak_rss_kib", metric: str = "ns_per_op") -> Benchmark:
+               memory: str = "peak_rss_kib", metric: str = "ns_per_op", prime: int = 0) -> Benchmark:
     return Benchmark(name, program, tuple(full.split()), tuple(quick.split()), what,
-                     suite="cases", metric=metric, memory=memory)
+                     suite="cases", metric=metric, memory=memory, prime=prime)
 
 
 IDLE = "idle_rss_kib"
 
 BENCHMARKS: tuple[Benchmark, ...] = (
-    _benchmark("idle", "case_idle", "300 0 2 3000", "40 0 2 2000",
-               "16–1039 B, all freed, then asleep", memory=IDLE),
-    _benchmark("idle_16k", "case_idle", "300 16384 2 2000", "40 16384 2 2000",
-               "16 KiB, all freed, then asleep", memory=IDLE),
-    _benchmark("idle_1m", "case_idle", "300 1048576 2 2000", "40 1048576 2 2000",
-               "1 MiB, all freed, then asleep", memory=IDLE),
+    _benchmark("idle", "case_idle", "128 0 2 2000", "40 0 2 1000",
+               "16–1039 B, all freed, then asleep", memory=IDLE, prime=256),
+    _benchmark("idle_16k", "case_idle", "128 16384 2 2000", "40 16384 2 1000",
+               "16 KiB, all freed, then asleep", memory=IDLE, prime=256),
+    _benchmark("idle_1m", "case_idle", "128 1048576 2 2000", "40 1048576 2 1000",
+               "1 MiB, all freed, then asleep", memory=IDLE, prime=256),
     _benchmark("producer", "case_producer", "4 5000000", "4 400000",
-               "4 threads allocate, 1 frees, 47 MiB live", memory="steady_rss_kib"),
+               "4 threads allocate, 1 frees, 47 MiB live", memory="steady_rss_kib", prime=128),
     _benchmark("churn_threads", "case_churn_threads", "8000 1", "800 1",
                "short threads, one after the other", memory="end_rss_kib", metric="thread_ns"),
     _benchmark("churn_threads4", "case_churn_threads", "8000 4", "800 4",
                "short threads, 4 at once", memory="end_rss_kib", metric="thread_ns"),
     _benchmark("fragment", "case_fragment", "20", "4 16384",
-               "phases of changing sizes with survivors", memory="end_rss_kib"),
+               "phases of changing sizes with survivors", memory="end_rss_kib", prime=192),
     _benchmark("realloc", "case_realloc", "65536 2 20000 2000000", "4096 2 5000 200000",
-               "growing vectors and strings, then shrinking"),
+               "growing vectors and strings, then shrinking", prime=384),
     _benchmark("realloc_shrunk", "case_realloc", "32768 4 1000 0", "2048 4 1000 0",
-               "vectors that grew, shrunk to a 64th", memory="shrunk_rss_kib"),
+               "vectors that grew, shrunk to a 64th", memory="shrunk_rss_kib", prime=384),
     _benchmark("fork", "case_fork", "64 60", "16 20",
-               "children of a parent with a large heap", memory="dirty_kib", metric="child_ns"),
+               "children of a parent with a large heap", memory="dirty_kib", metric="child_ns", prime=128),
     _benchmark("idle_threads", "case_idle_threads", "200", "50",
-               "200 threads with 32 blocks each, asleep", memory="rss_per_thread_kib"),
-    _benchmark("idle_threads1", "case_idle_threads", "500 1", "100 1",
-               "500 threads with 1 block each, asleep", memory="rss_per_thread_kib"),
+               "200 threads with 32 blocks each, asleep", memory="rss_per_thread_kib", prime=256),
+    _benchmark("idle_threads1", "case_idle_threads", "300 1", "100 1",
+               "300 threads with 1 block each, asleep", memory="rss_per_thread_kib", prime=256),
     _benchmark("cold", "case_cold", "10000 51", "10000 11", "10,000 blocks in a fresh process"),
     _benchmark("start", "case_cold", "10 101", "10 31", "start of a process",
                metric="cold_ns"),
@@ -49,13 +49,13 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _benchmark("latency2_malloc", "bench_latency", "2 6000000", "2 400000",
                "99.9 % of mallocs, 16 B–32 KiB, 2 threads", metric="malloc_p999_ns"),
     _benchmark("steady", "case_steady", "12000000", "1000000 16384",
-               "memory over time, 16 B–64 KiB replaced", memory="mean_rss_kib"),
+               "memory over time, 16 B–64 KiB replaced", memory="mean_rss_kib", prime=192),
     _benchmark("scale_1m", "case_scale", "20000000 1024", "2000000 1024",
                "16–1039 B replaced, 1 MiB live", memory="rss_kib"),
     _benchmark("scale_64m", "case_scale", "12000000 65536", "500000 65536",
-               "16–1039 B replaced, 64 MiB live", memory="rss_kib"),
+               "16–1039 B replaced, 64 MiB live", memory="rss_kib", prime=128),
     _benchmark("scale_1g", "case_scale", "2000000 1048576", "200000 65536",
-               "16–1039 B replaced, 1 GiB live", memory="rss_kib"),
+               "16–1039 B replaced, 1 GiB live", memory="rss_kib", prime=1400),
     _benchmark("fill_256m", "case_scale", "2 262144", "2 32768",
-               "a heap of 256 MiB filled", metric="fill_ns_per_op", memory="rss_kib"),
+               "a heap of 256 MiB filled", metric="fill_ns_per_op", memory="rss_kib", prime=384),
 )

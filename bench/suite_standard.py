@@ -5,9 +5,9 @@ from __future__ import annotations
 from benchmark import Benchmark
 
 
-def _benchmark(name: str, program: str, full: str, quick: str, what: str) -> Benchmark:
+def _benchmark(name: str, program: str, full: str, quick: str, what: str, prime: int = 0) -> Benchmark:
     return Benchmark(name, program, tuple(full.split()), tuple(quick.split()), what,
-                     suite="standard")
+                     suite="standard", prime=prime)
 
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -34,8 +34,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _benchmark("mstress4", "mstress", "4 100 400000", "4 6 400000",
                "mixed sizes and lifetimes, 4 threads at a time"),
     _benchmark("rptest1", "rptest", "1 8 40000", "1 4 5000", "16–16000 B, 1 thread"),
-    _benchmark("rptest2", "rptest", "2 8 40000", "2 4 5000", "16–16000 B, 2 threads"),
-    _benchmark("rptest4", "rptest", "4 8 40000", "4 4 5000", "16–16000 B, 4 threads"),
+    _benchmark("rptest2", "rptest", "2 8 40000", "2 4 5000", "16–16000 B, 2 threads", prime=128),
+    _benchmark("rptest4", "rptest", "4 8 40000", "4 4 5000", "16–16000 B, 4 threads", prime=256),
     _benchmark("alloc_test1", "alloc_test", "1 20000000", "1 1000000",
                "8–1024 B, working set, 1 thread"),
     _benchmark("alloc_test2", "alloc_test", "2 30000000", "2 1500000",
@@ -57,7 +57,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
                "8–1000 B, batches, a third freed by the next of 4 threads"),
     _benchmark("mleak1", "mleak", "6000 1", "300 1", "a dying thread's blocks, 1 at a time"),
     _benchmark("mleak4", "mleak", "2000 4", "100 4", "dying threads' blocks, 4 at a time"),
-    _benchmark("malloc_large", "malloc_large", "400", "20", "5–25 MiB"),
+    _benchmark("malloc_large", "malloc_large", "200", "20", "5–25 MiB", prime=640),
     _benchmark("barnes_like", "barnes_like", "12000 10", "3000 4", "an octree per step"),
     _benchmark("cfrac_like", "cfrac_like", "34 2 250", "26", "8–40 B, arithmetic"),
     _benchmark("espresso_like", "espresso_like", "600 12 60", "40 12 60",

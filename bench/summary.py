@@ -1,4 +1,4 @@
-"""From runs to figures: medians, bootstrap intervals, geometric means, the best of each row."""
+"""From runs to figures: medians, intervals, geometric means, the best of each row."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from measure import Session
 
 BOOTSTRAP = 2000  # resamples per interval
 
+# Student's t, two-sided 95 %, by degrees of freedom from 1.
+STUDENT = (12.71, 4.30, 3.18, 2.78)
+# Rounds from which the smallest and the largest of the ratios hold the median in more than 95 %
+# of all cases: from there on, order statistics are used, which assume nothing.
+ORDER_ROUNDS = len(STUDENT) + 2
+
 
 def draw_rounds(rounds: int) -> list[list[int]]:
     """The resamples of the rounds; of given data the intervals are always the same."""
@@ -24,9 +30,37 @@ def resampled_medians(values: list[float], draws: list[list[int]]) -> list[float
     return [statistics.median([values[i] for i in draw]) for draw in draws]
 
 
-def ratio_interval(mine: list[float], theirs: list[float]) -> tuple[float, float]:
-    """Of resampled medians, which belong together as their draws are the same rounds."""
-    return interval([m / t for m, t in zip(mine, theirs)])
+def paired(mine: list[float], theirs: list[float]) -> list[float]:
+    """The ratios round by round; none if the rounds differ or a run has nothing to relate."""
+    if len(mine) != len(theirs) or not mine or min(*mine, *theirs) <= 0:
+        return []
+    return [m / t for m, t in zip(mine, theirs)]
+
+
+def exact_interval(ratios: list[float]) -> tuple[float, float]:
+    """95 % of the middle of paired ratios: order statistics, which hold for any distribution,
+    or with few rounds Student's t of the logarithms. One round says nothing."""
+    n = len(ratios)
+    if n < 2:
+        return 0.0, math.inf
+    if n >= ORDER_ROUNDS:
+        ordered, rank, outside = sorted(ratios), 0, 0.5 ** n
+        while 2 * outside <= 0.05:  # the chance that the median lies beyond the rank-th ratio
+            rank += 1
+            outside += math.comb(n, rank) * 0.5 ** n
+        return ordered[rank - 1], ordered[n - rank]
+    logs = [math.log(r) for r in ratios]
+    half = STUDENT[n - 2] * statistics.stdev(logs) / math.sqrt(n)
+    return math.exp(statistics.fmean(logs) - half), math.exp(statistics.fmean(logs) + half)
+
+
+def ratio_interval(mine: list[float], theirs: list[float], draws: list[list[int]]) -> tuple[float, float]:
+    """95 % of the ratio of medians: the bootstrap's, whose resamples are the same rounds of both,
+    and the exact interval together. A bootstrap alone of few rounds hardly reaches beyond
+    what was seen, and is too narrow."""
+    low, high = exact_interval(paired(mine, theirs))
+    samples = [m / t for m, t in zip(resampled_medians(mine, draws), resampled_medians(theirs, draws))]
+    return min(low, interval(samples)[0]), max(high, interval(samples)[1])
 
 
 def interval(samples: list[float]) -> tuple[float, float]:
@@ -40,118 +74,114 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(math.log(v) for v in values))
 
 
-def floors(session: Session) -> dict[str, float]:
-    """The benchmarks' own cost. It does not depend on the allocator, so all runs count."""
-    found: dict[str, list[float]] = {}
-    for record in session.records:
-        if "floor_ns_per_op" in record:
-            found.setdefault(record["benchmark"], []).append(record["floor_ns_per_op"])
-    return {name: statistics.median(values) for name, values in found.items()}
-
-
-def times(session: Session, b: Benchmark, a: str, floor: dict[str, float]) -> list[float]:
+def times(session: Session, b: Benchmark, a: str) -> list[float]:
     """What counts as time, by round; less the floor if there is one."""
-    return [t - floor.get(b.name, 0.0) for t in session.values(b.name, a, b.metric)]
+    floor = statistics.median(session.floors[b.name]) if b.name in session.floors else 0.0
+    return [t - floor for t in session.values(b.name, a, b.metric)]
 
 
-# Key of a record, of the ratio in a row. Meaningless where the run includes floor runs.
+# Key of a record, of the ratio in a row.
 SIDE = (("cpu_seconds", "cpu_ratio"), ("mean_rss_kib", "mean_rss_ratio"), ("minor_faults", "faults_ratio"))
+# Key of a row; of its ratio to the reference; to the best of the row; to the best other.
+KINDS = (("time", "time_ratio", "time_of_row", "time_to_best"), ("rss_kib", "rss_ratio", "rss_of_row", "rss_to_best"))
 
 
-def summarise_pair(session: Session, b: Benchmark, a: str, floor: dict[str, float]) -> dict[str, Any]:
+def summarise_pair(session: Session, b: Benchmark, a: str) -> dict[str, Any]:
     row: dict[str, Any] = {"benchmark": b.name, "suite": b.suite, "allocator": a}
-    mine = times(session, b, a, floor)
+    mine = times(session, b, a)
     if not mine:
         return {**row, "failure": session.failures.get((b.name, a), "not run")}
     row.update({"rounds": len(mine), "metric": b.metric, "time": statistics.median(mine),
                 "time_min": min(mine), "time_max": max(mine), "memory": b.memory,
                 "rss_kib": statistics.median(session.values(b.name, a, b.memory))})
-    if b.name in floor:
-        row["floor"] = floor[b.name]
+    if b.name in session.floors:
+        row["floor"] = statistics.median(session.floors[b.name])
     for key in ("ops_per_s", *(key for key, _ in SIDE)):
         if values := session.values(b.name, a, key):
             row[key] = statistics.median(values)
     return row
 
 
-def summarise(session: Session, reference: str, rounds: int) -> dict[str, Any]:
+class Group:
+    """The rows of one benchmark, and the runs behind them."""
+
+    def __init__(self, session: Session, b: Benchmark):
+        self.rows = {a.name: summarise_pair(session, b, a.name) for a in session.allocators}
+        self.runs = {(a.name, "time"): times(session, b, a.name) for a in session.allocators} \
+            | {(a.name, "rss_kib"): session.values(b.name, a.name, b.memory) for a in session.allocators}
+        rounds = max(len(values) for values in self.runs.values())
+        self.draws = draw_rounds(rounds)
+        # What cannot be related to others: runs are missing, or (on a disturbed machine)
+        # faster than the floor.
+        self.known = {key: [name for name in self.rows if len(self.runs[name, key]) == rounds > 0
+                            and min(self.runs[name, key]) > 0] for key in ("time", "rss_kib")}
+
+    def relate(self, name: str, other: str, key: str, ratio: str) -> None:
+        """Adds the ratio of two medians, and its interval if there is more than one round."""
+        row = self.rows[name]
+        row[ratio] = row[key] / self.rows[other][key]
+        low, high = ratio_interval(self.runs[name, key], self.runs[other, key], self.draws)
+        if len(self.draws[0]) > 1:
+            row[f"{ratio}_low"], row[f"{ratio}_high"] = low, high
+
+    def relate_all(self, reference: str) -> None:
+        for key, ratio, of_row, to_best in KINDS:
+            known = self.known[key]
+            for name in known:
+                row = self.rows[name]
+                row[of_row] = row[key] / min(self.rows[n][key] for n in known)
+                if reference in known:
+                    self.relate(name, reference, key, ratio)
+                if others := [n for n in known if n != name]:
+                    row[f"{key}_best"] = min(others, key=lambda n: self.rows[n][key])
+                    self.relate(name, row[f"{key}_best"], key, to_best)
+        base = self.rows.get(reference, {})
+        for key, name in SIDE:
+            for row in self.rows.values():
+                if row.get(key) and base.get(key):
+                    row[name] = row[key] / base[key]
+
+
+def summarise(session: Session, reference: str) -> dict[str, Any]:
     """Rows per benchmark and allocator, and geometric means per allocator."""
-    floor = floors(session) if session.net else {}
-    draws = draw_rounds(rounds)
     rows: list[dict[str, Any]] = []
-    samples: dict[tuple[str, str], list[float]] = {}  # of the ratio to the reference
     for b in session.benchmarks:
-        group = [summarise_pair(session, b, a.name, floor) for a in session.allocators]
-        rows += group
-        resampled: dict[str, list[float]] = {}
-        for a in session.allocators:
-            mine = times(session, b, a.name, floor)
-            # A run faster than the floor leaves nothing to relate; that takes a
-            # disturbed machine.
-            if len(mine) == rounds and min(mine) > 0:
-                resampled[a.name] = resampled_medians(mine, draws)
-        relate(group, reference, resampled, b.name not in floor)
-        add_best(group, resampled)
-        for name in resampled if reference in resampled else ():
-            samples[b.name, name] = [m / t for m, t in zip(resampled[name], resampled[reference])]
-    return {"reference": reference, "rows": rows,
-            "geometric_means": geometric_means(session, rows, samples)}
+        group = Group(session, b)
+        group.relate_all(reference)
+        rows += group.rows.values()
+    return {"reference": reference, "rows": rows, "geometric_means": geometric_means(session, rows)}
 
 
-def relate(group: list[dict[str, Any]], reference: str, resampled: dict[str, list[float]], side: bool) -> None:
-    """Adds the ratios to the reference, with intervals of that of time."""
-    base = next((r for r in group if r["allocator"] == reference), {})
-    for row in group:
-        if row["allocator"] in resampled and reference in resampled:
-            low, high = ratio_interval(resampled[row["allocator"]], resampled[reference])
-            row.update({"time_ratio": row["time"] / base["time"], "time_ratio_low": low, "time_ratio_high": high})
-            if row["rss_kib"] > 0 and base["rss_kib"] > 0:
-                row["rss_ratio"] = row["rss_kib"] / base["rss_kib"]
-        for key, name in SIDE if side else ():
-            if row.get(key) and base.get(key):
-                row[name] = row[key] / base[key]
-
-
-def add_best(group: list[dict[str, Any]], resampled: dict[str, list[float]]) -> None:
-    """Relative to the best allocator of the row (time_of_row, rss_of_row: the winner has 1),
-    and to the best other one (time_to_best, rss_to_best: below 1 means first)."""
-    group = [row for row in group if row["allocator"] in resampled]
-    for key, of_row, to_best in (("time", "time_of_row", "time_to_best"), ("rss_kib", "rss_of_row", "rss_to_best")):
-        known = [r for r in group if r[key] > 0]
-        for row in known:
-            row[of_row] = row[key] / min(r[key] for r in known)
-            others = [r for r in known if r is not row]
-            if not others:
-                continue
-            best = min(others, key=lambda r: r[key])
-            row[to_best] = row[key] / best[key]
-            row[f"{key}_best"] = best["allocator"]
-            if key == "time":
-                row["time_to_best_low"], row["time_to_best_high"] = ratio_interval(
-                    resampled[row["allocator"]], resampled[best["allocator"]])
-
-
-def geometric_means(session: Session, rows: list[dict[str, Any]],
-                    samples: dict[tuple[str, str], list[float]]) -> list[dict[str, Any]]:
+def geometric_means(session: Session, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     # Only over benchmarks that every allocator has a ratio for: the means of different
     # sets of benchmarks could not be compared.
     suites = dict.fromkeys(b.suite for b in session.benchmarks)
     means = []
     for suite in [None, *(suites if len(suites) > 1 else ())]:
-        common = [b.name for b in session.benchmarks if suite in (None, b.suite)
-                  and all((b.name, a.name) in samples for a in session.allocators)]
-        for a in session.allocators if common else []:
-            mine = [r for r in rows if r["allocator"] == a.name and r["benchmark"] in common]
-            low, high = interval([geometric_mean([samples[name, a.name][i] for name in common])
-                                  for i in range(BOOTSTRAP)])
-            mean = {"suite": suite or "all", "allocator": a.name, "benchmarks": len(common),
-                    "time_ratio_low": low, "time_ratio_high": high}
-            for key in ("time_ratio", "rss_ratio", "time_of_row", "rss_of_row", "time_to_best", "rss_to_best"):
-                values = [r[key] for r in mine if r.get(key)]
-                if len(values) == len(mine):
-                    mean[key] = geometric_mean(values)
+        ours = [r for r in rows if suite in (None, r["suite"])]
+        lacking = {r["benchmark"] for r in ours if "time_ratio" not in r}
+        for a in session.allocators:
+            mine = [r for r in ours if r["allocator"] == a.name and r["benchmark"] not in lacking]
+            if not mine:
+                continue
+            mean = {"suite": suite or "all", "allocator": a.name, "benchmarks": len(mine)}
+            for _, ratio, of_row, to_best in KINDS:
+                for key in (ratio, of_row, to_best):
+                    if all(r.get(key) for r in mine):
+                        mean[key] = geometric_mean([r[key] for r in mine])
+                if ratio in mean:
+                    mean.update(interval_of_mean(mine, ratio, mean[ratio]))
             means.append(mean)
     return means
+
+
+def interval_of_mean(rows: list[dict[str, Any]], ratio: str, mean: float) -> dict[str, float]:
+    """Of independent rows: the squares of the (logarithmic) deviations add up."""
+    if not all(f"{ratio}_low" in r for r in rows):
+        return {}
+    down, up = (math.sqrt(sum(math.log(r[f"{ratio}_{end}"] / r[ratio]) ** 2 for r in rows)) / len(rows)
+                for end in ("low", "high"))
+    return {f"{ratio}_low": mean * math.exp(-down), f"{ratio}_high": mean * math.exp(up)}
 
 
 def not_first(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:

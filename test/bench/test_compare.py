@@ -8,6 +8,7 @@ Runs with foreign programs need build/bench/launch; without it they are skipped 
 
 import contextlib
 import io
+import math
 import os
 import random
 import sys
@@ -26,6 +27,7 @@ import output  # noqa: E402
 import peers  # noqa: E402
 import report  # noqa: E402
 import results  # noqa: E402
+import schedule  # noqa: E402
 import suites  # noqa: E402
 import summary  # noqa: E402
 from allocators import Allocator, parse_allocator  # noqa: E402
@@ -49,9 +51,9 @@ def session_of(benchmarks, figures, floor=None):
                       "cpu_seconds": ns * 2, "mean_rss_kib": rss / 2, "minor_faults": 10, "foreign_cpus": 0.0,
                       "steal_cpus": 0.0, "wall_s": 1.0, "user_s": 1.0, "sys_s": 0.5, "maxrss_kib": rss,
                       "major_faults": 0}
-            if floor is not None:
-                record["floor_ns_per_op"] = floor
             made.records.append(record)
+    if floor is not None:
+        made.floors = {b.name: [floor] for b in benchmarks}
     return made
 
 
@@ -69,25 +71,43 @@ class Statistics(unittest.TestCase):
     def test_interval_is_the_middle_95_percent(self):
         self.assertEqual(summary.interval(list(range(1001))[::-1]), (25, 975))
 
-    def test_rounds_are_resampled_as_pairs(self):
+    def test_rounds_are_pairs(self):
         # A drift that hits both alike leaves no uncertainty in the ratio.
-        drift = [1.0, 1.3, 2.0, 1.1, 5.0]
-        draws = summary.draw_rounds(5)
-        mine, theirs = (summary.resampled_medians([k * d for d in drift], draws) for k in (3, 2))
-        low, high = summary.ratio_interval(mine, theirs)
-        self.assertAlmostEqual(low, 1.5)
-        self.assertAlmostEqual(high, 1.5)
+        for drift in ([1.0, 1.3, 2.0, 1.1, 5.0], [1.0, 1.3, 2.0, 1.1, 5.0, 0.7, 3.0]):
+            low, high = summary.ratio_interval([3 * d for d in drift], [2 * d for d in drift],
+                                               summary.draw_rounds(len(drift)))
+            self.assertAlmostEqual(low, 1.5)
+            self.assertAlmostEqual(high, 1.5)
 
     def test_intervals_of_given_data_are_always_the_same(self):
         self.assertEqual(summary.draw_rounds(7), summary.draw_rounds(7))
         self.assertEqual(len(summary.draw_rounds(4)), summary.BOOTSTRAP)
 
-    def test_interval_covers_the_scatter(self):
-        draws = summary.draw_rounds(9)
-        mine = summary.resampled_medians([1, 2, 3, 4, 5, 6, 7, 8, 9], draws)
-        low, high = summary.ratio_interval(mine, [1.0] * len(mine))
-        self.assertLess(low, 5)
-        self.assertGreater(high, 5)
+    def test_order_statistics(self):
+        self.assertEqual(summary.exact_interval([1, 2, 3, 4, 5, 6]), (1, 6))       # holds 96.9 %
+        self.assertEqual(summary.exact_interval(list(range(1, 10))), (2, 8))       # 96.1 %
+        self.assertEqual(summary.exact_interval(list(range(1, 26))), (8, 18))      # 95.7 %
+
+    def test_students_t_of_few_rounds(self):
+        low, high = summary.exact_interval([1.0, 1.1, 1.2])  # of their logarithms, by hand
+        self.assertAlmostEqual(low, 0.8748, places=3)
+        self.assertAlmostEqual(high, 1.3754, places=3)
+        self.assertEqual(summary.exact_interval([1.0]), (0.0, math.inf))
+
+    def test_intervals_hold_the_truth_in_95_percent(self):
+        # Noise as of run times: usually some per cent, now and then half as much again.
+        dice = random.Random(5)
+
+        def run():
+            return dice.lognormvariate(0, 0.03) * (1.5 if dice.random() < 0.1 else 1.0)
+        for rounds in (3, 4, 5, 6, 9):
+            draws = summary.draw_rounds(rounds)[:200]
+            held = 0
+            for _ in range(300):
+                low, high = summary.ratio_interval([2 * run() for _ in range(rounds)],
+                                                   [run() for _ in range(rounds)], draws)
+                held += low <= 2 <= high
+            self.assertGreater(held, 300 * 0.93, f"{rounds} rounds")
 
 
 class Summary(unittest.TestCase):
@@ -96,7 +116,7 @@ class Summary(unittest.TestCase):
         self.session = session_of(self.benchmarks, {
             ("x", "system"): [(10, 100)] * 5, ("x", "hakmem"): [(5, 200)] * 5, ("x", "other"): [(4, 400)] * 5,
             ("y", "system"): [(8, 100)] * 5, ("y", "hakmem"): [(2, 50)] * 5, ("y", "other"): [(4, 100)] * 5})
-        self.summary = summary.summarise(self.session, "system", 5)
+        self.summary = summary.summarise(self.session, "system")
         self.rows = {(r["benchmark"], r["allocator"]): r for r in self.summary["rows"]}
 
     def test_ratios_to_the_reference(self):
@@ -121,22 +141,23 @@ class Summary(unittest.TestCase):
 
     def test_where_hakmem_is_not_first(self):
         self.assertEqual([r["benchmark"] for r in summary.not_first(self.summary["rows"], "hakmem")], ["x"])
-        _, text = silent(output.print_notes, self.session, self.summary, 5)
+        _, text = silent(output.print_notes, self.session, self.summary)
         self.assertIn("Where hakmem is not first", text)
         self.assertRegex(text, r"x +1\.25 \(1\.25–1\.25\) of other +2\.00 of system")
 
     def test_a_benchmark_that_failed_somewhere_is_in_no_mean(self):
         self.session.failures["y", "other"] = "exit 1"
-        made = summary.summarise(self.session, "system", 5)
+        made = summary.summarise(self.session, "system")
         self.assertEqual({m["benchmarks"] for m in made["geometric_means"]}, {1})
         failed = next(r for r in made["rows"] if r["benchmark"] == "y" and r["allocator"] == "other")
         self.assertEqual(failed["failure"], "exit 1")
 
     def test_the_floor_is_subtracted(self):
         session = session_of([bench("x", net=True)], {("x", "system"): [(10, 1)] * 3, ("x", "hakmem"): [(6, 1)] * 3}, 2.0)
-        rows = summary.summarise(session, "system", 3)["rows"]
+        rows = summary.summarise(session, "system")["rows"]
         self.assertEqual(rows[1]["time_ratio"], 0.5)
-        self.assertNotIn("cpu_ratio", rows[1])  # the process ran the floor as well
+        self.assertEqual(rows[1]["floor"], 2.0)
+        self.assertEqual(rows[1]["cpu_ratio"], 0.6)  # of runs without the floor
 
     def test_csv_has_the_columns_of_mimalloc_bench(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -256,7 +277,7 @@ class Processes(unittest.TestCase):
 
     def test_record(self):
         session = self.session(self.process("sleep 0.05; exit 0"))
-        silent(session.round, 1)
+        silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual(session.failures, {})
         record = session.records[0]
         self.assertGreater(record["seconds"], 0.05)
@@ -270,29 +291,29 @@ class Processes(unittest.TestCase):
     def test_other_output_is_a_failure_of_the_other_allocator(self):
         for allocators in ((self.other, Allocator("system")), (self.other,)):
             session = self.session(self.process('echo "hello $OTHER"', compare_output=True), *allocators)
-            _, said = silent(session.round, 1)
+            _, said = silent(session.once, session.benchmarks[0], 1, "")
             self.assertEqual(list(session.failures), [("p", "other")])
             self.assertIn("p under other: failed: it prints something else than under the system allocator", said)
 
     def test_same_output_is_not(self):
         session = self.session(self.process("echo hello", compare_output=True))
-        silent(session.round, 1)
+        silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual(session.failures, {})
         self.assertEqual(len(session.records), 2)
 
     def test_output_is_ignored_otherwise(self):
         session = self.session(self.process('echo "hello $OTHER"'))
-        silent(session.round, 1)
+        silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual(session.failures, {})
 
     def test_exit_status_is_a_failure(self):
         session = self.session(self.process("echo broken >&2; exit 7"))
-        silent(session.round, 1)
+        silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual(session.failures["p", "other"], "exit 7 broken")
 
     def test_a_missing_figure_is_named(self):
         session = self.session(self.process("true", memory="idle_rss_kib"))
-        silent(session.round, 1)
+        silent(session.once, session.benchmarks[0], 1, "")
         self.assertIn("idle_rss_kib", session.failures["p", "system"])
 
     def test_prepare_once_and_work_folder(self):
@@ -307,51 +328,108 @@ class Processes(unittest.TestCase):
             measure.prepare(b, self.build)
         self.assertEqual(calls, [self.build / "bench-work" / "p"])
         session = self.session(b)
-        silent(session.round, 1)
+        silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual(session.failures, {})
 
     def test_a_disturbed_run_is_repeated_at_most_twice(self):
         session = self.session(self.process("true"), Allocator("system"))
         with unittest.mock.patch.object(measure, "disturbed", lambda record: True):
-            silent(session.round, 1)
+            silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual((session.repeated, len(session.records)), (2, 1))
 
-    def test_after_the_deadline_benchmarks_are_left_out_by_name(self):
+    def test_half_a_round_does_not_count(self):
         session = self.session(self.process("true"))
-        _, said = silent(session.round, 1, deadline=0)
-        self.assertEqual((session.benchmarks, session.records), ([], []))
-        self.assertIn("p left out: no time left", said)
+        done, _ = silent(session.once, session.benchmarks[0], 1, "", deadline=0)
+        self.assertEqual((done, session.records), (False, []))
+
+    def test_floors_are_runs_of_their_own(self):
+        b = bench("f", program="floor.sh", net=True)
+        script = self.build / "bench" / "floor.sh"
+        script.write_text('#!/bin/sh\ncase "$*" in *--net*) net=", \\"floor_ns_per_op\\": 2";; esac\n'
+                          'echo "{\\"ns_per_op\\": 5, \\"peak_rss_kib\\": 1$net}"\n')
+        script.chmod(0o755)
+        session = self.session(b)
+        session.net = True
+        silent(session.warm_up)
+        silent(session.once, b, 1, "")
+        self.assertEqual(session.failures, {})
+        self.assertEqual(session.floors, {"f": [2] * measure.FLOOR_RUNS})
+        self.assertEqual([r.get("floor_ns_per_op") for r in session.records], [None, None])
+
+
+class Clock:
+    """A session whose rounds of a benchmark take so many minutes; figures scatter by `noise`."""
+
+    def __init__(self, minutes, noise=None):
+        self.minutes, self.now, self.again, self.net = minutes, 0.0, 2, False
+        self.noise = noise or {}
+        self.session = session_of([bench(name) for name in minutes], {})
+        self.allocators = [Allocator("system"), Allocator("hakmem")]
+        self.benchmarks, self.order, self.floors = self.session.benchmarks, random.Random(1), {}
+        self.ran, self.figures = [], {}
+        self.remaining = None
+
+    def warm_up(self, only_floors):
+        self.now += 0 if only_floors else 1
+
+    def once(self, b, number, head, deadline):
+        self.now += self.minutes[b.name]
+        self.ran.append(b.name)
+        for a in ("system", "hakmem"):
+            spread = self.noise.get(b.name, 0.0) if a == "hakmem" else 0.0
+            self.figures.setdefault((b.name, a), []).append(1.0 + spread * (number % 3 - 1))
+        return True
+
+    def values(self, b, a, key):
+        return self.figures.get((b, a), [])
 
 
 class Budget(unittest.TestCase):
-    class Clock:
-        """A session whose rounds take a minute each."""
-        def __init__(self):
-            self.minutes, self.again, self.rounds = 0.0, 2, []
+    def schedule(self, clock, rounds, budget, quick=False):
+        with unittest.mock.patch.object(schedule.time, "monotonic", lambda: 60 * clock.now):
+            made = schedule.Schedule(clock, rounds, budget, quick, "system")
+            _, said = silent(made.run)
+        return said
 
-        def round(self, number, deadline=None):
-            self.minutes += 1
-            self.rounds.append(number)
+    def test_what_is_unsure_gets_the_rounds(self):
+        clock = Clock({"sure": 1, "unsure": 1}, {"unsure": 0.3})
+        self.schedule(clock, 25, 20)
+        self.assertEqual(clock.ran.count("sure"), schedule.LEAST_ROUNDS)
+        self.assertGreater(clock.ran.count("unsure"), 2 * schedule.LEAST_ROUNDS)
+        self.assertLessEqual(clock.now, 20)
 
-    def run_rounds(self, rounds, budget, quick):
-        clock = self.Clock()
-        with unittest.mock.patch.object(compare.time, "monotonic", lambda: 60 * clock.minutes):
-            count, _ = silent(compare.run_rounds, clock, rounds, budget, quick)
-        return count, clock
+    def test_ends_when_all_is_settled(self):
+        clock = Clock({"a": 1, "b": 1})
+        self.schedule(clock, 25, 1000)
+        self.assertEqual(len(clock.ran), 2 * schedule.LEAST_ROUNDS)
 
-    def test_no_round_begins_that_would_end_later(self):
-        self.assertEqual(self.run_rounds(10, 6, False)[0], 5)  # and the warm-up
+    def test_nothing_begins_that_would_end_later(self):
+        clock = Clock({"long": 4, "short": 1}, {"long": 0.3, "short": 0.3})
+        self.schedule(clock, 25, 13)
+        self.assertLessEqual(clock.now, 13)
+        self.assertGreaterEqual(clock.ran.count("short"), 2)
 
-    def test_three_rounds_at_least_without_repeats(self):
-        count, clock = self.run_rounds(10, 2, False)
-        self.assertEqual((count, clock.again), (3, 0))
+    def test_disturbed_runs_are_repeated_if_there_is_time(self):
+        for budget, again in ((3, 0), (100, measure.AGAIN)):
+            clock = Clock({"a": 1})
+            self.schedule(clock, 25, budget)
+            self.assertEqual(clock.again, again)
 
-    def test_quick_has_no_warm_up_and_one_round_at_least(self):
-        count, clock = self.run_rounds(3, 1, True)
-        self.assertEqual((count, clock.rounds), (1, [1]))
+    def test_what_never_ran_is_left_out_by_name(self):
+        clock = Clock({"a": 3, "b": 3})
+        said = self.schedule(clock, 3, 2, quick=True)
+        self.assertEqual([len(clock.ran), len(clock.benchmarks)], [1, 1])
+        self.assertRegex(said, "[ab] left out: no time left")
 
-    def test_without_budget(self):
-        self.assertEqual(self.run_rounds(4, 0, False)[0], 4)
+    def test_quick_is_one_round_without_warm_up(self):
+        clock = Clock({"a": 1, "b": 1}, {"a": 0.3, "b": 0.3})
+        self.schedule(clock, 3, 2.2, quick=True)
+        self.assertEqual((clock.now, sorted(clock.ran)), (2, ["a", "b"]))
+
+    def test_without_budget_all_get_the_same(self):
+        clock = Clock({"a": 1, "b": 1}, {"a": 0.3})
+        self.schedule(clock, 7, 0)
+        self.assertEqual([clock.ran.count(name) for name in "ab"], [7, 7])
 
 
 class Page(unittest.TestCase):

@@ -1,0 +1,128 @@
+"""Which benchmark runs when: rounds, and within a budget more of them where figures are still unsure.
+
+Every benchmark gets LEAST_ROUNDS. Of the time that is left, benchmarks get more rounds as
+long as their interval is wide; those that are settled are not run again. Within a round
+the order is random, and a benchmark runs under all allocators or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+
+from benchmark import Benchmark
+from measure import AGAIN, Session, progress
+from summary import exact_interval, paired, times
+
+LEAST_ROUNDS = 4     # of every benchmark, if the budget allows
+MOST_ROUNDS = 25     # with a budget
+SETTLED = 0.02       # half width of an interval (as a logarithm) below which it is narrow enough
+RESERVE = 0.97       # of the budget is for running; the rest for tables, page and charts
+
+
+def unsure(session: Session, b: Benchmark, reference: str) -> float:
+    """Half the width of the intervals of a benchmark's ratios: the median over the allocators."""
+    base = times(session, b, reference)
+    widths = []
+    for a in session.allocators:
+        mine = times(session, b, a.name)
+        if a.name == reference or not mine or not base:
+            continue
+        ratios = paired(mine, base)
+        low, high = exact_interval(ratios) if ratios else (0.0, math.inf)
+        widths.append(math.log(high / low) / 2 if 0 < low and high < math.inf else math.inf)
+    return statistics.median(widths) if widths else 0.0
+
+
+@dataclass
+class Schedule:
+    session: Session
+    rounds: int            # at most, of each benchmark
+    minutes: float         # 0: no limit
+    quick: bool
+    reference: str
+    costs: dict[str, list[float]] = field(default_factory=dict)  # seconds, by benchmark
+    done: dict[str, int] = field(default_factory=dict)           # rounds, by benchmark
+
+    def run(self) -> None:
+        self.started = time.monotonic()
+        self.deadline = self.started + 60 * self.minutes * RESERVE if self.minutes else math.inf
+        self.session.remaining = self.remaining
+        self.session.again = 0 if self.minutes else AGAIN  # see pace
+        self.session.warm_up(self.quick)
+        least = min(self.rounds, 1 if self.quick else LEAST_ROUNDS)
+        for number in range(1, self.rounds + 1):
+            ran = self.round(self.choose(number, least), number)
+            self.say(number)
+            if not ran:
+                break
+            self.pace(number, least)
+        # What never ran has no place in the tables.
+        kept = [b for b in self.session.benchmarks if b.name in self.done]
+        for b in self.session.benchmarks:
+            if b not in kept:
+                print(f"{b.name} left out: no time left", file=sys.stderr)
+        self.session.benchmarks = kept
+
+    def cost(self, b: Benchmark) -> float:
+        return statistics.fmean(self.costs.get(b.name, [0.0]))
+
+    def choose(self, number: int, least: int) -> list[Benchmark]:
+        """The benchmarks of this round: all, or those that need it most."""
+        candidates = self.session.benchmarks
+        if not self.minutes or number <= least:
+            return candidates
+        width = {b.name: unsure(self.session, b, self.reference) for b in candidates}
+        wide = sorted((b for b in candidates if width[b.name] > SETTLED), key=lambda b: -width[b.name])
+        left, chosen = self.deadline - time.monotonic(), []
+        for b in wide:
+            if self.cost(b) <= left:
+                left -= self.cost(b)
+                chosen.append(b)
+        return chosen
+
+    def round(self, chosen: list[Benchmark], number: int) -> int:
+        """Runs them in random order; what would end too late is not begun. How many ran."""
+        ran = 0
+        for place, b in enumerate(self.session.order.sample(chosen, len(chosen)), 1):
+            start = time.monotonic()
+            if start + self.cost(b) > self.deadline:
+                continue
+            count = self.done.get(b.name, 0) + 1
+            if not self.session.once(b, count, f"round {number}: {place}/{len(chosen)}", self.deadline):
+                continue
+            self.costs.setdefault(b.name, []).append(time.monotonic() - start)
+            self.done[b.name] = count
+            ran += 1
+        progress("")
+        return ran
+
+    def pace(self, number: int, least: int) -> None:
+        """Within a budget, disturbed runs are repeated only if the least rounds do not suffer."""
+        if not self.minutes:
+            return
+        needed = sum(map(self.cost, self.session.benchmarks)) * (least - number)
+        left = self.deadline - time.monotonic()
+        if number == 1:
+            self.session.again = AGAIN if 2 * needed < left else 0
+        elif self.session.again and needed > left:
+            self.session.again = 0
+            print("The time is short: disturbed runs are not repeated from now on.", file=sys.stderr)
+
+    def remaining(self) -> str:
+        """For the line of progress: time to the deadline, or to the end of the rounds."""
+        if self.minutes:
+            left = self.deadline - time.monotonic()
+        elif len(self.costs) == len(self.session.benchmarks):
+            left = sum(self.cost(b) * (self.rounds - self.done.get(b.name, 0)) for b in self.session.benchmarks)
+        else:
+            return ""
+        return f"{max(0, int(left)) // 60}:{max(0, int(left)) % 60:02} left"
+
+    def say(self, number: int) -> None:
+        seconds = time.monotonic() - self.started
+        print(f"round {number} done after {seconds:.0f} s" + (f", {left}" if (left := self.remaining()) else ""),
+              file=sys.stderr, flush=True)
