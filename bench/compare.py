@@ -25,6 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import agree
 import instructions
 import peers
 import suites
@@ -111,6 +112,8 @@ def parse_args() -> argparse.Namespace:
     p.add_argument("--html", type=Path, metavar="FILE", help="write the page of report.py")
     p.add_argument("--out", type=Path, metavar="FOLDER",
                    help="write results.json, .csv, .html and the chart .svg there")
+    p.add_argument("--agree", nargs=2, type=Path, metavar=("A.json", "B.json"),
+                   help="run nothing: do two results of the same build agree within their intervals?")
     p.add_argument("--list", action="store_true", help="name benchmarks, suites and allocators")
     return p.parse_args()
 
@@ -202,6 +205,8 @@ def main() -> int:
     if args.list:
         print_list()
         return 0
+    if args.agree:
+        return agree.check(args.agree)
     args.build = args.build.resolve()
     rounds = args.rounds if args.rounds is not None else 3 if args.quick else MOST_ROUNDS if args.budget else 10
     if rounds < 1:

@@ -8,6 +8,7 @@ Runs with foreign programs need build/bench/launch; without it they are skipped 
 
 import contextlib
 import io
+import json
 import math
 import os
 import random
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench"))
 
+import agree  # noqa: E402
 import compare  # noqa: E402
 import measure  # noqa: E402
 import output  # noqa: E402
@@ -176,6 +178,46 @@ class Summary(unittest.TestCase):
         table = results.ratios(result, "time_ratio")
         self.assertEqual(table["x"]["other"], 1)
         self.assertAlmostEqual(results.means(table, ["hakmem"])["hakmem"], 1.25 ** 0.5)
+
+
+class Agreement(unittest.TestCase):
+    def result(self, times, **rest):
+        """Of a benchmark whose runs under hakmem took so long; under system 1."""
+        b = bench("x")
+        session = session_of([b], {("x", "system"): [(1, 100)] * len(times), ("x", "hakmem"): [(t, 50) for t in times]})
+        made = summary.summarise(session, "system")
+        return {"schema": "hakmem-bench/2", "quick": False, "net": False, "allocators": [
+            {"name": "system", "env": {}}, {"name": "hakmem", "env": {}, "sha256": rest.get("sha256", "1")}],
+            "benchmarks": [{"name": "x", "args": rest.get("args", [])}], **made}
+
+    def check(self, one, other):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder) / "a.json", Path(folder) / "b.json"]
+            for path, result in zip(paths, (one, other)):
+                path.write_text(json.dumps(result))
+            return silent(agree.check, paths)
+
+    def test_same_figures_agree(self):
+        status, said = self.check(self.result([0.50, 0.52, 0.51, 0.53]), self.result([0.51, 0.52, 0.53, 0.54]))
+        self.assertEqual(status, 0)
+        self.assertIn("2 ratios of 1 benchmarks: 2 agree, 0 do not", said)  # time and memory
+
+    def test_others_do_not(self):
+        status, said = self.check(self.result([0.50, 0.52, 0.51, 0.53]), self.result([0.61, 0.62, 0.63, 0.64]))
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"x +hakmem +time +0\.515 .*against +0\.625")
+
+    def test_a_single_round_is_not_compared(self):
+        status, said = self.check(self.result([0.5]), self.result([0.6]))
+        self.assertEqual(status, 2)
+        self.assertIn("not compared: x hakmem time", said)
+
+    def test_other_builds_and_arguments_are_refused(self):
+        times = [0.50, 0.52, 0.51, 0.53]
+        for rest, why in (({"sha256": "2"}, "not the same build"), ({"args": ["1"]}, "other arguments")):
+            status, said = self.check(self.result(times), self.result(times, **rest))
+            self.assertEqual(status, 2)
+            self.assertIn(why, said)
 
 
 class Names(unittest.TestCase):

@@ -54,7 +54,12 @@ def label(text):
 
 
 def command(args):
+    if args.agree:
+        return compare(["--agree", *args.agree])
     if not os.path.exists(os.path.join(ROOT, "build", "bench", "launch")):
         raise ToolError("the benchmarks are not built; please run: make")
-    return subprocess.run([sys.executable, "-B", os.path.join(BENCH, "compare.py"),
-                           *arguments(args, peer_names())]).returncode
+    return compare(arguments(args, peer_names()))
+
+
+def compare(words):
+    return subprocess.run([sys.executable, "-B", os.path.join(BENCH, "compare.py"), *words]).returncode

@@ -60,12 +60,14 @@ def build_parser():
     p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
     p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
     p.add_argument("--rounds", metavar="N", type=positive, help="measured rounds (default 10, quick 3)")
-    p.add_argument("--budget", metavar="MINUTES", type=positive, help="start no round that ends later")
+    p.add_argument("--budget", metavar="MINUTES", type=positive, help="end within that time, and spend it where figures are unsure")
     p.add_argument("--json", metavar="FILE", help="write every run and the summary")
     p.add_argument("--csv", metavar="FILE", help="write the summary")
     p.add_argument("--html", metavar="FILE", help="write a page with charts and tables")
     p.add_argument("--replay", metavar="TRACE", action="append",
                    help="instead of a suite: replay a recorded trace; may be repeated")
+    p.add_argument("--agree", nargs=2, metavar=("A.json", "B.json"),
+                   help="run nothing: do two results of the same build agree within their intervals?")
     p.set_defaults(function=bench.command)
 
     p = commands.add_parser(
