@@ -16,7 +16,7 @@ CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
 RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
-.PHONY: all run test bench bench-peers results ring-sweep asan tsan ubsan clang model fuzz soak profile budget pgo docs \
+.PHONY: all run test bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang model fuzz soak profile budget pgo docs \
         phase7-bench format format-check clean help configure setup-build
 
 ## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
@@ -73,13 +73,20 @@ bench-peers: all
 	@tools/setup.sh peers
 	$(PYTHON) bench/compare.py --suite all --peers $(PEERS) --budget $(MINUTES) --out build/bench-results
 
+## bench-validate: does every benchmark notice the flaws and the differences that it exists to show?
+bench-validate: all
+	@tools/setup.sh peers
+	$(PYTHON) bench/peers.py mimalloc snmalloc jemalloc rpmalloc hardened
+	$(PYTHON) bench/validate.py
+	$(PYTHON) bench/standard/validate.py
+
 ## ring-sweep: bench_mid_large_mt and random_mixed over sizes of the L2 ring: table, CSV, chart
 ring-sweep: configure
 	@tools/setup.sh bench
 	$(PYTHON) bench/ring_sweep.py
 
 ## results [MINUTES=n PEERS=a,b]: measure all suites against the peers, write docs/results and README's figures
-results: MINUTES ?= 90
+results: MINUTES ?= 45
 results: all
 	@tools/setup.sh peers
 	@mkdir -p docs/results

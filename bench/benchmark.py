@@ -24,6 +24,7 @@ class Benchmark:
     kind: str = "ops"              # "ops" or "process"
     metric: str = "ns_per_op"      # key of the record that is compared as time
     memory: str = "peak_rss_kib"   # key of the record that is compared as memory
+    details: tuple[str, ...] = ()  # further keys of the record to show, in ns
     net: bool = False              # takes --net: its own cost can be subtracted
     static: bool = False           # PROGRAM_hakmem exists: the same linked to the library
     needs: tuple[str, ...] = ()    # commands without which it is left out, by name

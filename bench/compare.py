@@ -32,7 +32,7 @@ import suites
 from allocators import Allocator, describe, parse_allocator
 from benchmark import Benchmark
 from measure import Session, describe_machine, disturbed, prepare
-from output import print_notes, print_table, write_csv, write_mimalloc_csv
+from output import print_details, print_notes, print_table, write_csv, write_mimalloc_csv
 from schedule import LEAST_ROUNDS, MOST_ROUNDS, Schedule
 from summary import summarise
 
@@ -111,7 +111,7 @@ def parse_args() -> argparse.Namespace:
                    help="write every run, with the columns of mimalloc-bench")
     p.add_argument("--html", type=Path, metavar="FILE", help="write the page of report.py")
     p.add_argument("--out", type=Path, metavar="FOLDER",
-                   help="write results.json, .csv, .html and the chart .svg there")
+                   help="write results.json, .csv, .html, the charts .svg and runs.csv there")
     p.add_argument("--agree", nargs=2, type=Path, metavar=("A.json", "B.json"),
                    help="run nothing: do two results of the same build agree within their intervals?")
     p.add_argument("--list", action="store_true", help="name benchmarks, suites and allocators")
@@ -123,7 +123,8 @@ ESSENTIALS = ("round", "benchmark", "allocator", "wall_s", "user_s", "sys_s", "m
 
 
 def short(record: dict) -> dict:
-    return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in record.items()}
+    return {k: float(f"{v:.6g}") if isinstance(v, float) else short(v) if isinstance(v, dict) else v
+            for k, v in record.items()}
 
 
 def described_runs(session: Session, essentials: bool) -> dict:
@@ -175,29 +176,32 @@ def document(args: argparse.Namespace, session: Session, summary: dict, seed: in
 
 
 def write_files(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> None:
-    csvs, jsons, pages, charts = [args.csv], [args.json], [args.html], []
+    csvs, runs, jsons, pages, charts, scatters = [args.csv], [args.csv_mimalloc], [args.json], [args.html], [], []
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-        for files, end in ((csvs, "csv"), (jsons, "json"), (pages, "html"), (charts, "svg")):
-            files.append(args.out / f"results.{end}")
+        for files, name in ((csvs, "results.csv"), (runs, "runs.csv"), (jsons, "results.json"), (pages, "results.html"),
+                            (charts, "results.svg"), (scatters, "results-means.svg")):
+            files.append(args.out / name)
     for path in filter(None, csvs):
         write_csv(path, summary)
-    if args.csv_mimalloc:
-        write_mimalloc_csv(args.csv_mimalloc, session)
+    for path in filter(None, runs):
+        write_mimalloc_csv(path, session)
     text = json.dumps(document(args, session, summary, seed), indent=None if args.compact else 1,
                       ensure_ascii=False) + "\n"
     for path in filter(None, jsons):
         path.write_text(text)
-    drawn = [("report.py", p) for p in filter(None, pages)] + [("plot.py", p) for p in charts]
+    drawn = [*((["report.py"], p) for p in filter(None, pages)), *((["plot.py"], p) for p in charts)]
+    if len(session.allocators) > 1:
+        drawn += [(["plot.py", "--means"], p) for p in scatters]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(text)
         file.flush()
-        for tool, path in drawn:
+        for (tool, *flags), path in drawn:
             # As processes: they restart themselves in build/venv if they have to.
-            if subprocess.run([sys.executable, "-B", str(REPO / "bench" / tool), file.name, str(path)]).returncode:
+            if subprocess.run([sys.executable, "-B", str(REPO / "bench" / tool), *flags, file.name, str(path)]).returncode:
                 print(f"compare: {path} could not be written", file=sys.stderr)
     if args.out:
-        print(f"wrote {args.out}/results.json, .csv, .html, .svg")
+        print(f"wrote {args.out}/results.json, .csv, .html, .svg, results-means.svg; runs.csv as mimalloc-bench has it")
 
 
 def main() -> int:
@@ -240,6 +244,7 @@ def main() -> int:
     if args.instructions:
         instructions.add(session, summary["rows"])
     print_table(summary)
+    print_details(summary)
     print_notes(session, summary)
     write_files(args, session, summary, seed)
     return 1 if session.failures else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -98,13 +99,16 @@ def work_folder(b: Benchmark, build: Path) -> Path:
 
 
 def prepare(b: Benchmark, build: Path) -> None:
-    """Makes the input files, once."""
+    """Makes the input files, once, or again if what makes them has changed."""
     folder = work_folder(b, build)
     folder.mkdir(parents=True, exist_ok=True)
-    if b.prepare is None or (folder / ".prepared").exists():
+    if b.prepare is None:
+        return
+    mark, recipe = folder / ".prepared", hashlib.sha256(Path(inspect.getfile(b.prepare)).read_bytes()).hexdigest()
+    if mark.exists() and mark.read_text() == recipe:
         return
     b.prepare(folder)
-    (folder / ".prepared").touch()
+    mark.write_text(recipe)
 
 
 def run_once(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) -> dict:

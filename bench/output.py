@@ -69,6 +69,14 @@ def print_table(summary: dict) -> None:
         print("  ".join(cells).rstrip())
 
 
+def print_details(summary: dict) -> None:
+    """What a row has beyond its time and memory: the latencies of single calls."""
+    for row in summary["rows"]:
+        if "details" in row:
+            print(f"{row['benchmark']:<18} {row['allocator']:<16} "
+                  + "  ".join(f"{key} {value:.0f}" for key, value in row["details"].items()))
+
+
 def print_notes(session: Session, summary: dict) -> None:
     counts = [row["rounds"] for row in summary["rows"] if "rounds" in row] or [0]
     what = "less the benchmark's own cost where it can be told" if session.net else "of the whole benchmark"
@@ -93,11 +101,12 @@ def print_notes(session: Session, summary: dict) -> None:
 
 
 def write_csv(path: Path, summary: dict) -> None:
-    names = list(dict.fromkeys(k for row in summary["rows"] for k in row))
+    rows = [{k: v for k, v in row.items() if k != "details"} | row.get("details", {}) for row in summary["rows"]]
+    names = list(dict.fromkeys(k for row in rows for k in row))
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
-        writer.writerows(summary["rows"])
+        writer.writerows(rows)
 
 
 def write_mimalloc_csv(path: Path, session: Session) -> None:

@@ -217,6 +217,18 @@ def put_rows(page: Page, result: dict) -> None:
         page.picture(svg_of(len(page.pictures), lambda out, s=suite: plot.draw(result, out, s)) or "")
 
 
+def put_details(page: Page, result: dict) -> None:
+    groups = {name: group for name, group in results.rows(result).items() if any("details" in r for r in group.values())}
+    if not groups:
+        return
+    page.put("h2", "Latency of single calls")
+    page.put("p", "In ns, with the cost of reading the clock; the largest holds whatever interrupted the thread.", class_="note")
+    for name, group in groups.items():
+        keys = list(dict.fromkeys(key for row in group.values() for key in row.get("details", {})))
+        page.table([name, *keys], [[allocator, *(f"{row['details'][key]:.0f}" for key in keys)]
+                                   for allocator, row in group.items() if "details" in row], results.ours(result))
+
+
 def render(result: dict) -> str:
     import plot
     result = clean(result)
@@ -228,6 +240,7 @@ def render(result: dict) -> str:
     put_means(page, result)
     put_losses(page, result)
     put_rows(page, result)
+    put_details(page, result)
     page.put("h2", "Allocators")
     page.table(["allocator", "version", "package", "compiler", "settings", "SHA-256"],
                [[a["name"], a.get("version", ""), (a.get("package", ""), "text"), (a.get("compiler", ""), "text"),

@@ -6,12 +6,13 @@ from benchmark import Benchmark
 
 
 def _benchmark(name: str, program: str, full: str, quick: str, what: str,
-               memory: str = "peak_rss_kib", metric: str = "ns_per_op", prime: int = 0) -> Benchmark:
+               memory: str = "peak_rss_kib", metric: str = "ns_per_op", **more) -> Benchmark:
     return Benchmark(name, program, tuple(full.split()), tuple(quick.split()), what,
-                     suite="cases", metric=metric, memory=memory, prime=prime)
+                     suite="cases", metric=metric, memory=memory, **more)
 
 
 IDLE = "idle_rss_kib"
+MALLOC, FREE = (tuple(f"{call}_{part}_ns" for part in ("p50", "p99", "p999", "max")) for call in ("malloc", "free"))
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     _benchmark("idle", "case_idle", "128 0 2 2000", "40 0 2 1000",
@@ -20,13 +21,13 @@ BENCHMARKS: tuple[Benchmark, ...] = (
                "16 KiB, all freed, then asleep", memory=IDLE, prime=256),
     _benchmark("idle_1m", "case_idle", "128 1048576 2 2000", "40 1048576 2 1000",
                "1 MiB, all freed, then asleep", memory=IDLE, prime=256),
-    _benchmark("producer", "case_producer", "4 5000000", "4 400000",
+    _benchmark("producer", "case_producer", "4 3000000", "4 400000",
                "4 threads allocate, 1 frees, 47 MiB live", memory="steady_rss_kib", prime=128),
-    _benchmark("churn_threads", "case_churn_threads", "8000 1", "800 1",
+    _benchmark("churn_threads", "case_churn_threads", "5000 1", "800 1",
                "short threads, one after the other", memory="end_rss_kib", metric="thread_ns"),
-    _benchmark("churn_threads4", "case_churn_threads", "8000 4", "800 4",
+    _benchmark("churn_threads4", "case_churn_threads", "5000 4", "800 4",
                "short threads, 4 at once", memory="end_rss_kib", metric="thread_ns"),
-    _benchmark("fragment", "case_fragment", "20", "4 16384",
+    _benchmark("fragment", "case_fragment", "10", "4 16384",
                "phases of changing sizes with survivors", memory="end_rss_kib", prime=192),
     _benchmark("realloc", "case_realloc", "65536 2 20000 2000000", "4096 2 5000 200000",
                "growing vectors and strings, then shrinking", prime=384),
@@ -42,13 +43,13 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _benchmark("start", "case_cold", "10 101", "10 31", "start of a process",
                metric="cold_ns"),
     _benchmark("hello", "case_hello", "1", "1", "a process with one block", memory="rss_kib", metric="wall_s"),
-    _benchmark("latency1_malloc", "bench_latency", "1 4000000", "1 400000",
-               "99.9 % of mallocs, 16 B–32 KiB, 1 thread", metric="malloc_p999_ns"),
-    _benchmark("latency1_free", "bench_latency", "1 4000000 20000 16 32768 1", "1 400000",
-               "99.9 % of frees, 16 B–32 KiB, 1 thread", metric="free_p999_ns"),
-    _benchmark("latency2_malloc", "bench_latency", "2 6000000", "2 400000",
-               "99.9 % of mallocs, 16 B–32 KiB, 2 threads", metric="malloc_p999_ns"),
-    _benchmark("steady", "case_steady", "12000000", "1000000 16384",
+    _benchmark("latency1_malloc", "bench_latency", "1 2500000", "1 400000",
+               "99.9 % of mallocs, 16 B–32 KiB, 1 thread", metric="malloc_p999_ns", details=MALLOC),
+    _benchmark("latency1_free", "bench_latency", "1 2500000 20000 16 32768 1", "1 400000",
+               "99.9 % of frees, 16 B–32 KiB, 1 thread", metric="free_p999_ns", details=FREE),
+    _benchmark("latency2_malloc", "bench_latency", "2 4000000", "2 400000",
+               "99.9 % of mallocs, 16 B–32 KiB, 2 threads", metric="malloc_p999_ns", details=MALLOC),
+    _benchmark("steady", "case_steady", "8000000", "1000000 16384",
                "memory over time, 16 B–64 KiB replaced", memory="mean_rss_kib", prime=192),
     _benchmark("scale_1m", "case_scale", "20000000 1024", "2000000 1024",
                "16–1039 B replaced, 1 MiB live", memory="rss_kib"),

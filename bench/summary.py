@@ -99,6 +99,8 @@ def summarise_pair(session: Session, b: Benchmark, a: str) -> dict[str, Any]:
     for key in ("ops_per_s", *(key for key, _ in SIDE)):
         if values := session.values(b.name, a, key):
             row[key] = statistics.median(values)
+    if b.details:
+        row["details"] = {key: statistics.median(session.values(b.name, a, key)) for key in b.details}
     return row
 
 

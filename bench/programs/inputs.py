@@ -58,7 +58,7 @@ int use{i}(const std::string &text) {{
 
 
 def cxx(work: Path) -> None:
-    for name, units in (("full", 7), ("quick", 0)):
+    for name, units in (("full", 4), ("quick", 0)):
         source = work / f"{name}.cc"
         head = CXX_HEAD if units else "#include <map>\n#include <string>\nstd::map<int, std::string> m;\n"
         source.write_text(head + "".join(CXX_UNIT.format(i=i) for i in range(units)))
@@ -101,7 +101,7 @@ pragma integrity_check;
 def sql(work: Path) -> None:
     generator = random.Random(5)
     letters = "etaoinshrdlu"
-    for name, rows in (("full", 100000), ("quick", 8000)):
+    for name, rows in (("full", 60000), ("quick", 8000)):
         lines = [SQL.format(rows=rows), "create table note(id integer primary key, text);", "begin;"]
         for i in range(rows // 4):  # statements that have to be read and prepared one by one
             words = " ".join("".join(generator.choices(letters, k=5)) for _ in range(i % 9 + 1))
@@ -117,7 +117,7 @@ def sql(work: Path) -> None:
 
 def smt(work: Path) -> None:
     generator = random.Random(9)
-    for name, problems in (("full", 20), ("quick", 1)):
+    for name, problems in (("full", 12), ("quick", 1)):
         lines = ["(set-option :smt.random_seed 1)"]
         for problem in range(problems):
             lines.append("(push)")
@@ -169,7 +169,7 @@ POSTSCRIPT = """%!PS-Adobe-3.0
 
 
 def postscript(work: Path) -> None:
-    for name, pages in (("full", 14), ("quick", 1)):
+    for name, pages in (("full", 8), ("quick", 1)):
         text = POSTSCRIPT.format(pages=pages, curves=400, words=1500, lists=4000)
         (work / f"{name}.ps").write_text(text)
 

@@ -169,6 +169,21 @@ class Summary(unittest.TestCase):
         self.assertEqual(head, "test allocator elapsed rss user sys page-faults page-reclaims")
         self.assertEqual(first, "x system 1.000 100 1.000 0.500 0 10")
 
+    def test_details_are_medians_in_table_csv_and_page(self):
+        b = bench("lat", details=("p50", "p99"))
+        session = session_of([b], {("lat", "system"): [(1, 1)] * 3, ("lat", "hakmem"): [(1, 1)] * 3})
+        for number, record in enumerate(session.records):
+            record |= {"p50": 10 + number, "p99": 900}
+        made = summary.summarise(session, "system")
+        self.assertEqual(made["rows"][0]["details"], {"p50": 11, "p99": 900})
+        self.assertIn("p50 14  p99 900", silent(output.print_details, made)[1])
+        with tempfile.TemporaryDirectory() as folder:
+            output.write_csv(Path(folder) / "r.csv", made)
+            self.assertIn("p50,p99", (Path(folder) / "r.csv").read_text())
+        page = report.Page("latency")
+        report.put_details(page, {**made, "allocators": [{"name": "system"}, {"name": "hakmem"}]})
+        self.assertIn("<td>900</td>", page.render())
+
     def test_short_runs_fit_their_columns(self):
         made = compare.described_runs(self.session, True)
         self.assertEqual({len(run) for run in made["runs"]}, {len(made["run_columns"])})
@@ -369,6 +384,9 @@ class Processes(unittest.TestCase):
         for _ in range(2):
             measure.prepare(b, self.build)
         self.assertEqual(calls, [self.build / "bench-work" / "p"])
+        (self.build / "bench-work" / "p" / ".prepared").write_text("by an older recipe")
+        measure.prepare(b, self.build)
+        self.assertEqual(len(calls), 2)
         session = self.session(b)
         silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual(session.failures, {})

@@ -37,8 +37,8 @@ def arguments(args, peers):
         words += ["--replay", trace]
     if not args.replay:
         words += ["--suite", args.suite]
-    words += [f"--{flag}" for flag in ("quick", "net") if getattr(args, flag)]
-    for name in ("rounds", "budget", "json", "csv", "html"):
+    words += [f"--{flag}" for flag in ("quick", "net", "instructions") if getattr(args, flag)]
+    for name in ("rounds", "budget", "json", "csv", "html", "out"):
         if getattr(args, name):
             words += [f"--{name}", str(getattr(args, name))]
     return words

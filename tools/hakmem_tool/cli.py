@@ -59,11 +59,13 @@ def build_parser():
                    help="a suite, selection or benchmark of bench/compare.py --list, or all (default core)")
     p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")
     p.add_argument("--net", action="store_true", help="subtract each benchmark's own cost")
+    p.add_argument("--instructions", action="store_true", help="count instructions per operation as well (slow)")
     p.add_argument("--rounds", metavar="N", type=positive, help="measured rounds (default 10, quick 3)")
     p.add_argument("--budget", metavar="MINUTES", type=positive, help="end within that time, and spend it where figures are unsure")
     p.add_argument("--json", metavar="FILE", help="write every run and the summary")
     p.add_argument("--csv", metavar="FILE", help="write the summary")
     p.add_argument("--html", metavar="FILE", help="write a page with charts and tables")
+    p.add_argument("--out", metavar="FOLDER", help="write all of these, the charts and every run there")
     p.add_argument("--replay", metavar="TRACE", action="append",
                    help="instead of a suite: replay a recorded trace; may be repeated")
     p.add_argument("--agree", nargs=2, metavar=("A.json", "B.json"),

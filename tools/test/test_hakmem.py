@@ -177,7 +177,8 @@ JUNIT = """<?xml version="1.0" encoding="UTF-8"?>
 class Bench(unittest.TestCase):
     def words(self, **changes):
         wanted = {"against": "system", "suite": "core", "quick": False, "net": False, "rounds": None,
-                  "budget": None, "json": None, "csv": None, "html": None, "replay": None, **changes}
+                  "budget": None, "json": None, "csv": None, "html": None, "out": None, "replay": None,
+                  "instructions": False, **changes}
         return " ".join(bench.arguments(argparse.Namespace(**wanted), ["jemalloc", "mimalloc"]))
 
     def test_defaults(self):
