@@ -17,14 +17,12 @@
 //   dirty   a forked child writes to every OS page of the heap
 //   none    no flaw
 //
-// It wraps glibc's functions by their internal names, and nothing else: for programs of
-// this folder on glibc.
+// It wraps glibc's functions by their internal names, so it works on glibc only.
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -123,6 +121,15 @@ static void *padded(void *p, size_t size) {
 }
 
 static size_t padding(size_t size) { return flaw.pad && size < SIZE_MAX / PADDING ? PADDING * size : size; }
+
+// glibc's, which has no internal name: the word before a block is its size with 3 flags, of
+// which the middle one says that it was mapped by itself. A program may be linked to another
+// allocator, whose function would not know these blocks.
+EXPORT size_t malloc_usable_size(void *p) {
+  if (p == NULL) return 0;
+  const size_t head = ((size_t *)p)[-1];
+  return (head & ~(size_t)7) - ((head & 2) != 0 ? 2 : 1) * sizeof(size_t);
+}
 
 EXPORT void *malloc(size_t size) {
   suffer();

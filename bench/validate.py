@@ -137,7 +137,11 @@ def check(claim: Claim, build: Path, found: dict[str, Allocator], runs: int) -> 
     measure.prepare(b, build)
     if claim.args:
         b = replace(b, quick=tuple(claim.args.split()))
-    medians = figures(b, claim, build, found, runs)
+    try:
+        medians = figures(b, claim, build, found, runs)
+    except (measure.RunError, KeyError) as error:
+        print(f"{head} WRONG: {error}")
+        return False
     if medians is None:
         print(f"{head} skipped: the machine is too busy for two threads at a time")
         return None
