@@ -8,14 +8,14 @@ from pathlib import Path
 
 import results
 from measure import Session, disturbed
-from summary import not_first
+from summary import LEAST_RUNS, not_first
 
-UNIT = {"ns_per_op": "ns/op", "net_ns_per_op": "ns/op", "seconds": "s", "wall_s": "s"}
+UNIT = {"ns_per_op": "ns/op", "net_ns_per_op": "ns/op", "seconds": "s", "cpu_seconds": "s", "wall_s": "s"}
 
 
 def verdict(row: dict, reference: str) -> str:
     if row["allocator"] == reference or "time_ratio_low" not in row:
-        return ""  # a single round tells nothing
+        return ""  # too few rounds to tell
     return "faster" if row["time_ratio_high"] < 1 else "slower" if row["time_ratio_low"] > 1 else "="
 
 
@@ -82,8 +82,8 @@ def print_notes(session: Session, summary: dict) -> None:
     what = "less the benchmark's own cost where it can be told" if session.net else "of the whole benchmark"
     print(f"Time {what}, median of {results.span(min(counts), max(counts))} rounds; ratio to {summary['reference']}: below 1 is faster. "
           "Of best: relative to the best allocator of each row.")
-    if max(counts) < 2:
-        print("A single round: nothing is known of how certain these figures are.")
+    if min(counts) < LEAST_RUNS:
+        print(f"With fewer than {LEAST_RUNS} rounds nothing is known of how certain a figure is.")
     noisy = [r for r in session.records if disturbed(r)]
     if noisy or session.repeated:
         print(f"Disturbed by something else on the machine: {session.repeated} runs were done again, "

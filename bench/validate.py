@@ -99,7 +99,7 @@ CASES = (
     Claim("fill_256m", "pad", "time", 1.3),
 )
 # That they are served by the preloaded library at all, and spend their time there.
-PROGRAMS = tuple(Claim(b.name, "slow", "time", 1.1) for b in suites.BENCHMARKS.values() if b.suite == "programs")
+PROGRAMS = tuple(Claim(b.name, "slow", "time", 1.04) for b in suites.BENCHMARKS.values() if b.suite == "programs")
 
 
 def find_allocators(build: Path) -> dict[str, Allocator]:

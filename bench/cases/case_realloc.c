@@ -96,11 +96,11 @@ int main(int argc, char **argv) {
   buffer_t *vectors = bench_map(args[VECTORS].value * sizeof *vectors);
   buffer_t *strings = bench_map(args[STRINGS].value * sizeof *strings);
   const uint64_t base = case_rss_kib();
-  const uint64_t start = bench_now_ns();
+  const uint64_t start = bench_cpu_ns();
   grow_all(vectors);
-  const uint64_t grown = bench_now_ns(), grow_ops = ops;
+  const uint64_t grown = bench_cpu_ns(), grow_ops = ops;
   append(strings);
-  const uint64_t appended = bench_now_ns(), append_ops = ops - grow_ops;
+  const uint64_t appended = bench_cpu_ns(), append_ops = ops - grow_ops;
   const uint64_t full = case_rss_kib();
   shrink_all(vectors);
   const uint64_t shrunk = case_rss_kib();
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
   for (uint64_t i = 0; i < args[STRINGS].value; i++) live += strings[i].size;
   for (uint64_t i = 0; i < args[VECTORS].value; i++) release(&vectors[i]);
   for (uint64_t i = 0; i < args[STRINGS].value; i++) release(&strings[i]);
-  bench_run_t run = {.ops = ops, .ns = bench_now_ns() - start};
+  bench_run_t run = {.ops = ops, .ns = bench_cpu_ns() - start};
   bench_report_extra(
       &b, run, (bench_run_t){0}, peak,
       (bench_value_t[]){{"grow_ns_per_op", (double)(grown - start) / (double)grow_ops},
