@@ -12,15 +12,16 @@ def _benchmark(name: str, program: str, full: str, quick: str, what: str,
 
 
 IDLE = "idle_rss_kib"
+CPU = "cpu_seconds"  # of the whole process: little happens, and then it sleeps
 MALLOC, FREE = (tuple(f"{call}_{part}_ns" for part in ("p50", "p99", "p999", "max")) for call in ("malloc", "free"))
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     _benchmark("idle", "case_idle", "128 0 2 2000", "40 0 2 1000",
-               "16–1039 B, all freed, then asleep", memory=IDLE, prime=256),
+               "16–1039 B, all freed, then asleep", memory=IDLE, metric=CPU, prime=256),
     _benchmark("idle_16k", "case_idle", "128 16384 2 2000", "40 16384 2 1000",
-               "16 KiB, all freed, then asleep", memory=IDLE, prime=256),
+               "16 KiB, all freed, then asleep", memory=IDLE, metric=CPU, prime=256),
     _benchmark("idle_1m", "case_idle", "128 1048576 2 2000", "40 1048576 2 1000",
-               "1 MiB, all freed, then asleep", memory=IDLE, prime=256),
+               "1 MiB, all freed, then asleep", memory=IDLE, metric=CPU, prime=256),
     _benchmark("producer", "case_producer", "4 3000000", "4 400000",
                "4 threads allocate, 1 frees, 47 MiB live", memory="steady_rss_kib", prime=128),
     _benchmark("churn_threads", "case_churn_threads", "5000 1", "800 1",
@@ -36,13 +37,13 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _benchmark("fork", "case_fork", "64 60", "16 20",
                "children of a parent with a large heap", memory="dirty_kib", metric="child_ns", prime=128),
     _benchmark("idle_threads", "case_idle_threads", "200", "50",
-               "200 threads with 32 blocks each, asleep", memory="rss_per_thread_kib", prime=256),
+               "200 threads with 32 blocks each, asleep", memory="rss_per_thread_kib", metric=CPU, prime=256),
     _benchmark("idle_threads1", "case_idle_threads", "300 1", "100 1",
-               "300 threads with 1 block each, asleep", memory="rss_per_thread_kib", prime=256),
+               "300 threads with 1 block each, asleep", memory="rss_per_thread_kib", metric=CPU, prime=256),
     _benchmark("cold", "case_cold", "10000 51", "10000 11", "10,000 blocks in a fresh process"),
     _benchmark("start", "case_cold", "10 101", "10 31", "start of a process",
                metric="cold_ns"),
-    _benchmark("hello", "case_hello", "1", "1", "a process with one block", memory="rss_kib", metric="wall_s"),
+    _benchmark("hello", "case_hello", "1", "1", "a process with one block", memory="rss_kib", metric=CPU),
     _benchmark("latency1_malloc", "bench_latency", "1 2500000", "1 400000",
                "99.9 % of mallocs, 16 B–32 KiB, 1 thread", metric="malloc_p999_ns", details=MALLOC),
     _benchmark("latency1_free", "bench_latency", "1 2500000 20000 16 32768 1", "1 400000",

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import unittest
 import unittest.mock
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -346,6 +347,12 @@ class Processes(unittest.TestCase):
         if os.path.exists("/proc/self/statm"):
             self.assertGreater(record["mean_rss_kib"], 0)
             self.assertLess(record["mean_rss_kib"], 1.5 * record["maxrss_kib"])
+
+    def test_cpu_time_of_the_process_as_metric(self):
+        session = self.session(replace(self.process("true"), metric="cpu_seconds"))
+        silent(session.once, session.benchmarks[0], 1, "")
+        self.assertEqual(session.failures, {})
+        self.assertGreater(session.values("p", "system", "cpu_seconds")[0], 0)
 
     def test_other_output_is_a_failure_of_the_other_allocator(self):
         for allocators in ((self.other, Allocator("system")), (self.other,)):
