@@ -46,13 +46,13 @@ GS = "-q -dSAFER -dBATCH -dNOPAUSE -sDEVICE=pnggray -r60 -sOutputFile=- {work}/%
 JAVA = "-XX:+UseSerialGC -Xms64m -Xmx64m -Xshare:auto -cp {work} Work"
 
 BENCHMARKS: tuple[Benchmark, ...] = (
-    _server("redis", "redis.py", "benchmark 20000 10", "benchmark 5000 3", "redis under redis-benchmark",
+    _server("redis", "redis.py", "benchmark 12000 10", "benchmark 5000 3", "redis under redis-benchmark",
             "redis-server", "redis-benchmark"),
-    _server("redis_changing", "redis.py", "changing 10", "changing 1",
+    _server("redis_changing", "redis.py", "changing 6", "changing 1",
             "redis: values that grow and go", "redis-server"),
-    _server("memcached", "memcached.py", "20", "3", "memcached: values of 10–2000 B", "memcached"),
-    _server("nginx", "nginx.py", "32", "3", "nginx: includes, gzip; pools per request", NGINX),
-    _process("py_sources", "env", f"{PYTHON_MALLOC} {HERE}/sources.py 25", f"{PYTHON_MALLOC} {HERE}/sources.py 3",
+    _server("memcached", "memcached.py", "12", "3", "memcached: values of 10–2000 B", "memcached"),
+    _server("nginx", "nginx.py", "20", "3", "nginx: includes, gzip; pools per request", NGINX),
+    _process("py_sources", "env", f"{PYTHON_MALLOC} {HERE}/sources.py 16", f"{PYTHON_MALLOC} {HERE}/sources.py 3",
              "python3: syntax trees from two threads, tokens, words", needs=("env",)),
     _process("py_records", "env", f"{PYTHON_MALLOC} {HERE}/records.py 6", f"{PYTHON_MALLOC} {HERE}/records.py 1",
              "python3: objects, dictionaries, JSON", needs=("env",)),
@@ -60,7 +60,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
              "gcc: templates, -O1", needs=("g++",), prepare=inputs.cxx),
     _process("sqlite", "sqlite3", ":memory: '.read {work}/full.sql'", ":memory: '.read {work}/quick.sql'",
              "sqlite3: tables, indexes, many statements", needs=("sqlite3",), prepare=inputs.sql),
-    _process("perl", "env", f"PERL_HASH_SEED=0 perl {HERE}/work.pl 16", f"PERL_HASH_SEED=0 perl {HERE}/work.pl 2",
+    _process("perl", "env", f"PERL_HASH_SEED=0 perl {HERE}/work.pl 10", f"PERL_HASH_SEED=0 perl {HERE}/work.pl 2",
              "perl: hashes, arrays, regular expressions", needs=("env", "perl")),
     _process("lua", "lua5.4", f"{HERE}/work.lua 45", f"{HERE}/work.lua 4",
              "lua: trees, tables, strings", needs=("lua5.4",)),
