@@ -112,7 +112,7 @@ def write_csv(path: Path, summary: dict) -> None:
 def write_mimalloc_csv(path: Path, session: Session) -> None:
     """One line per run, with the columns of mimalloc-bench."""
     with path.open("w") as file:
-        file.write("test allocator elapsed rss user sys page-faults page-reclaims\n")
+        file.write("# benchmark allocator elapsed rss user sys page-faults page-reclaims\n")
         for r in session.records:
             file.write(f"{r['benchmark']} {r['allocator']} {r['wall_s']:.3f} {r['maxrss_kib']} "
                        f"{r['user_s']:.3f} {r['sys_s']:.3f} {r['major_faults']} {r['minor_faults']}\n")

@@ -169,7 +169,7 @@ class Summary(unittest.TestCase):
             path = Path(folder) / "runs.csv"
             output.write_mimalloc_csv(path, self.session)
             head, first, *_ = path.read_text().splitlines()
-        self.assertEqual(head, "test allocator elapsed rss user sys page-faults page-reclaims")
+        self.assertEqual(head, "# benchmark allocator elapsed rss user sys page-faults page-reclaims")
         self.assertEqual(first, "x system 1.000 100 1.000 0.500 0 10")
 
     def test_details_are_medians_in_table_csv_and_page(self):
