@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from benchmark import Benchmark
 from measure import AGAIN, Session, progress
-from summary import exact_interval, paired, times
+from summary import LEAST_RUNS, exact_interval, paired, times
 
 LEAST_ROUNDS = 4     # of every benchmark, if the budget allows
 MOST_ROUNDS = 25     # with a budget
@@ -32,7 +32,7 @@ def unsure(session: Session, b: Benchmark, reference: str) -> float:
         if a.name == reference or not mine or not base:
             continue
         ratios = paired(mine, base)
-        low, high = exact_interval(ratios) if ratios else (0.0, math.inf)
+        low, high = exact_interval(ratios) if len(ratios) >= LEAST_RUNS else (0.0, math.inf)
         widths.append(math.log(high / low) / 2 if 0 < low and high < math.inf else math.inf)
     return statistics.median(widths) if widths else 0.0
 

@@ -495,6 +495,11 @@ class Budget(unittest.TestCase):
         self.schedule(clock, 3, 2.2, quick=True)
         self.assertEqual((clock.now, sorted(clock.ran)), (2, ["a", "b"]))
 
+    def test_quick_goes_on_until_there_is_an_interval(self):
+        clock = Clock({"a": 1})
+        self.schedule(clock, 9, 100, quick=True)
+        self.assertEqual(len(clock.ran), summary.LEAST_RUNS)
+
     def test_without_budget_all_get_the_same(self):
         clock = Clock({"a": 1, "b": 1}, {"a": 0.3})
         self.schedule(clock, 7, 0)
