@@ -63,12 +63,12 @@ CORE = (
     Claim("larson", "pad", "memory", 1.7),
     Claim("larson", "lock", "time", 1.3, other="slow", parallel=True),
     Claim("larson_1", "slow", "time", 5),
-    *(Claim(row, "system mapping", "time", 3, other="system keeping")
-      for row in ("mid_mt1", "mid_mt2", "mid_mt4", "mid_mt8")),
+    *(Claim(f"mid_mt{n}", "system mapping", "time", 3, f"{n} {40000 // n} 256", other="system keeping")
+      for n in (1, 2, 4, 8)),
     Claim("mid_mt2", "lock", "time", 1.2, other="slow", parallel=True),
     Claim("mid_mt2_handover", "lock", "time", 2),
     Claim("mid_mt4_handover", "lock", "time", 2),
-    Claim("large_mt2", "system mapping", "time", 2, other="system keeping"),
+    Claim("large_mt2", "system mapping", "time", 2, "2 5000 32 --min 65536 --max 1048576", other="system keeping"),
 )
 CASES = (
     *(Claim(row, "leak", "memory", 3, f"128 {size} 2 2000", other="hakmem")
