@@ -64,9 +64,9 @@ def refusal(one: dict, other: dict) -> str | None:
 
 
 def pairs(one: dict, other: dict) -> tuple[list[Pair], list[str]]:
-    """What can be compared, and what only one has (or has without an interval)."""
+    """What can be compared, and the benchmarks of which one has no ratio, or too few rounds for an interval."""
     found: list[Pair] = []
-    single: list[str] = []
+    single: dict[str, None] = {}
     first, second = results.rows(one), results.rows(other)
     for benchmark in dict.fromkeys([*first, *second]):
         for allocator in dict.fromkeys([*first.get(benchmark, {}), *second.get(benchmark, {})]):
@@ -79,8 +79,8 @@ def pairs(one: dict, other: dict) -> tuple[list[Pair], list[str]]:
                 if all(sides):
                     found.append(Pair(benchmark, allocator, what, *sides))
                 elif key in mine or key in theirs:
-                    single.append(f"{benchmark} {allocator} {what}")
-    return found, single
+                    single[benchmark] = None
+    return found, list(single)
 
 
 def check(paths: list[Path]) -> int:
@@ -93,8 +93,8 @@ def check(paths: list[Path]) -> int:
     differ = [p for p in found if not p.agrees]
     for p in differ:
         print(p)
-    for name in single:
-        print(f"not compared: {name} has an interval in one of them at most")
+    if single:
+        print(f"not compared, as one of them has no interval: {', '.join(single)}")
     if not found:
         print("compare: nothing to compare", file=sys.stderr)
         return 2
