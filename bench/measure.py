@@ -171,9 +171,12 @@ class Session:
         self.benchmarks, self.allocators = benchmarks, allocators
         self.build, self.quick, self.net, self.order = build, quick, net, order
         self.records: list[dict] = []
+        self.pairs: dict[tuple[str, str], list[dict]] = {}  # the first `indexed` records, by benchmark and allocator
+        self.indexed = 0
         self.floors: dict[str, list[float]] = {}  # the benchmarks' own cost, with net
         self.failures: dict[tuple[str, str], str] = {}
         self.outputs: dict[str, str] = {}  # what a program prints under the system allocator
+        self.enough: set[tuple[str, str]] = set()  # pairs that need no more runs
         self.repeated = 0
         self.again = AGAIN
         self.remaining: Callable[[], str] = lambda: ""  # for the line of progress
@@ -197,7 +200,7 @@ class Session:
         took too long: half a round would not be a comparison."""
         made = []
         for a in self.order.sample(self.allocators, len(self.allocators)):
-            if (b.name, a.name) in self.failures:
+            if (b.name, a.name) in self.failures or (b.name, a.name) in self.enough:
                 continue
             if time.monotonic() > deadline + GRACE:
                 return False
@@ -238,11 +241,17 @@ class Session:
             self.outputs[key] = run_once(b, Allocator(SYSTEM), self.build, quick, False)["output"]
         return self.outputs[key]
 
-    def values(self, b: str, a: str, key: str) -> list[float]:
-        """By round; empty if the pair failed at any time."""
+    def by_round(self, b: str, a: str, key: str) -> dict[int, float]:
+        """Empty if the pair failed at any time."""
         if (b, a) in self.failures:
-            return []
-        return [r[key] for r in self.records if r["benchmark"] == b and r["allocator"] == a and key in r]
+            return {}
+        for record in self.records[self.indexed:]:
+            self.pairs.setdefault((record["benchmark"], record["allocator"]), []).append(record)
+        self.indexed = len(self.records)
+        return {r["round"]: r[key] for r in self.pairs.get((b, a), []) if key in r}
+
+    def values(self, b: str, a: str, key: str) -> list[float]:
+        return list(self.by_round(b, a, key).values())
 
 
 def progress(text: str) -> None:

@@ -2,7 +2,9 @@
 
 Every benchmark gets LEAST_ROUNDS. Of the time that is left, benchmarks get more rounds as
 long as their interval is wide; those that are settled are not run again. Within a round
-the order is random, and a benchmark runs under all allocators or not at all.
+the order is random, and a benchmark runs under all allocators or not at all; but an
+allocator that takes several times as long as the others is beyond doubt sooner, and is
+left out of the rounds after those that an interval takes.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from dataclasses import dataclass, field
 
 from benchmark import Benchmark
 from measure import AGAIN, Session, progress
-from summary import LEAST_RUNS, exact_interval, paired, times
+from summary import LEAST_RUNS, common, exact_interval, paired, times
 
 LEAST_ROUNDS = 4     # of every benchmark, if the budget allows
 MOST_ROUNDS = 25     # with a budget
 SETTLED = 0.02       # half width of an interval (as a logarithm) below which it is narrow enough
+OUTCLASSED = 4       # times as long as the benchmark's typical allocator
 RESERVE = 0.97       # of the budget is for running; the rest for tables, page and charts
 
 
@@ -28,10 +31,10 @@ def unsure(session: Session, b: Benchmark, reference: str) -> float:
     base = times(session, b, reference)
     widths = []
     for a in session.allocators:
-        mine = times(session, b, a.name)
-        if a.name == reference or not mine or not base:
+        mine, theirs = common(times(session, b, a.name), base)
+        if a.name == reference or not mine:
             continue
-        ratios = paired(mine, base)
+        ratios = paired(mine, theirs)
         low, high = exact_interval(ratios) if len(ratios) >= LEAST_RUNS else (0.0, math.inf)
         widths.append(math.log(high / low) / 2 if 0 < low and high < math.inf else math.inf)
     return statistics.median(widths) if widths else 0.0
@@ -96,9 +99,22 @@ class Schedule:
                 continue
             self.costs.setdefault(b.name, []).append(time.monotonic() - start)
             self.done[b.name] = count
+            if self.minutes and count >= LEAST_RUNS:
+                self.leave_out_slow(b)
             ran += 1
         progress("")
         return ran
+
+    def leave_out_slow(self, b: Benchmark) -> None:
+        """Most of a round would be spent on them."""
+        took = {a.name: statistics.median(walls) for a in self.session.allocators
+                if (walls := self.session.values(b.name, a.name, "wall_s"))}
+        typical = statistics.median(took.values()) if took else 0.0
+        slow = {(b.name, name) for name, wall in took.items() if wall > OUTCLASSED * typical and name != self.reference}
+        if slow - self.session.enough:
+            self.session.enough |= slow
+            del self.costs[b.name][:-1]
+            self.costs[b.name][0] = max(0.0, self.costs[b.name][0] - sum(took[name] for _, name in slow))
 
     def pace(self, number: int, least: int) -> None:
         """Within a budget, disturbed runs are repeated only if the least rounds do not suffer."""

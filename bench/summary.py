@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import statistics
@@ -23,6 +24,7 @@ STUDENT = (12.71, 4.30, 3.18, 2.78)
 ORDER_ROUNDS = len(STUDENT) + 2
 
 
+@functools.cache
 def draw_rounds(rounds: int) -> list[list[int]]:
     """The resamples of the rounds; of given data the intervals are always the same."""
     dice = random.Random(1)
@@ -78,10 +80,16 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(math.log(v) for v in values))
 
 
-def times(session: Session, b: Benchmark, a: str) -> list[float]:
+def times(session: Session, b: Benchmark, a: str) -> dict[int, float]:
     """What counts as time, by round; less the floor if there is one."""
     floor = statistics.median(session.floors[b.name]) if b.name in session.floors else 0.0
-    return [t - floor for t in session.values(b.name, a, b.metric)]
+    return {number: t - floor for number, t in session.by_round(b.name, a, b.metric).items()}
+
+
+def common(mine: dict[int, float], theirs: dict[int, float]) -> tuple[list[float], list[float]]:
+    """Of the rounds that both have."""
+    both = [number for number in mine if number in theirs]
+    return [mine[number] for number in both], [theirs[number] for number in both]
 
 
 # Key of a record, of the ratio in a row.
@@ -92,7 +100,7 @@ KINDS = (("time", "time_ratio", "time_of_row", "time_to_best"), ("rss_kib", "rss
 
 def summarise_pair(session: Session, b: Benchmark, a: str) -> dict[str, Any]:
     row: dict[str, Any] = {"benchmark": b.name, "suite": b.suite, "allocator": a}
-    mine = times(session, b, a)
+    mine = list(times(session, b, a).values())
     if not mine:
         return {**row, "failure": session.failures.get((b.name, a), "not run")}
     row.update({"rounds": len(mine), "metric": b.metric, "time": statistics.median(mine),
@@ -114,23 +122,26 @@ class Group:
     def __init__(self, session: Session, b: Benchmark):
         self.rows = {a.name: summarise_pair(session, b, a.name) for a in session.allocators}
         self.runs = {(a.name, "time"): times(session, b, a.name) for a in session.allocators} \
-            | {(a.name, "rss_kib"): session.values(b.name, a.name, b.memory) for a in session.allocators}
-        rounds = max(len(values) for values in self.runs.values())
-        self.draws = draw_rounds(rounds)
-        # What cannot be related to others: runs are missing, or (on a disturbed machine)
-        # faster than the floor.
-        self.known = {key: [name for name in self.rows if len(self.runs[name, key]) == rounds > 0
-                            and min(self.runs[name, key]) > 0] for key in ("time", "rss_kib")}
+            | {(a.name, "rss_kib"): session.by_round(b.name, a.name, b.memory) for a in session.allocators}
+        # What cannot be related to others: failed, or (on a disturbed machine) faster than
+        # the floor.
+        self.known = {key: [name for name in self.rows if min(self.runs[name, key].values(), default=0) > 0]
+                      for key in ("time", "rss_kib")}
 
     def relate(self, name: str, other: str, key: str, ratio: str) -> None:
-        """Adds the ratio of two medians, and its interval if there are rounds enough to tell."""
-        row = self.rows[name]
-        row[ratio] = row[key] / self.rows[other][key]
-        if len(self.draws[0]) < LEAST_RUNS:
+        """Adds the ratio of two medians of the rounds that both have, and its interval if there
+        are rounds enough to tell."""
+        mine, theirs = common(self.runs[name, key], self.runs[other, key])
+        if not mine:
             return
-        low, high = ratio_interval(self.runs[name, key], self.runs[other, key], self.draws)
+        value = statistics.median(mine) / statistics.median(theirs)
+        row = self.rows[name]
+        row[ratio] = value
+        if len(mine) < LEAST_RUNS:
+            return
+        low, high = ratio_interval(mine, theirs, draw_rounds(len(mine)))
         if name != other:
-            low, high = min(low, row[ratio] / (1 + RESOLUTION)), max(high, row[ratio] * (1 + RESOLUTION))
+            low, high = min(low, value / (1 + RESOLUTION)), max(high, value * (1 + RESOLUTION))
         row[f"{ratio}_low"], row[f"{ratio}_high"] = low, high
 
     def relate_all(self, reference: str) -> None:

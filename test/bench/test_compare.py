@@ -164,6 +164,13 @@ class Summary(unittest.TestCase):
         self.assertEqual(rows[1]["floor"], 2.0)
         self.assertEqual(rows[1]["cpu_ratio"], 0.6)  # of runs without the floor
 
+    def test_ratios_are_of_the_rounds_that_both_have(self):
+        session = session_of([bench("x")], {("x", "system"): [(10, 1), (10, 1), (10, 1), (20, 1), (20, 1)],
+                                            ("x", "hakmem"): [(30, 1), (30, 1), (30, 1)]})
+        row = summary.summarise(session, "system")["rows"][1]
+        self.assertEqual((row["time_ratio"], row["rounds"]), (3, 3))
+        self.assertAlmostEqual(row["time_ratio_high"], 3.03)
+
     def test_csv_has_the_columns_of_mimalloc_bench(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "runs.csv"
@@ -411,6 +418,12 @@ class Processes(unittest.TestCase):
         done, _ = silent(session.once, session.benchmarks[0], 1, "", deadline=0)
         self.assertEqual((done, session.records), (False, []))
 
+    def test_pairs_with_runs_enough_are_left_out(self):
+        session = self.session(self.process("true"))
+        session.enough.add(("p", "other"))
+        silent(session.once, session.benchmarks[0], 1, "")
+        self.assertEqual([r["allocator"] for r in session.records], ["system"])
+
     def test_floors_are_runs_of_their_own(self):
         b = bench("f", program="floor.sh", net=True)
         script = self.build / "bench" / "floor.sh"
@@ -435,7 +448,7 @@ class Clock:
         self.session = session_of([bench(name) for name in minutes], {})
         self.allocators = [Allocator("system"), Allocator("hakmem")]
         self.benchmarks, self.order, self.floors = self.session.benchmarks, random.Random(1), {}
-        self.ran, self.figures = [], {}
+        self.ran, self.figures, self.walls, self.enough = [], {}, {}, set()
         self.remaining = None
 
     def warm_up(self, only_floors):
@@ -449,8 +462,11 @@ class Clock:
             self.figures.setdefault((b.name, a), []).append(1.0 + spread * (number % 3 - 1))
         return True
 
+    def by_round(self, b, a, key):
+        return dict(enumerate(self.figures.get((b, a), []), 1))
+
     def values(self, b, a, key):
-        return self.figures.get((b, a), [])
+        return self.walls.get(a, []) if key == "wall_s" else self.figures.get((b, a), [])
 
 
 class Budget(unittest.TestCase):
@@ -494,6 +510,13 @@ class Budget(unittest.TestCase):
         clock = Clock({"a": 1, "b": 1}, {"a": 0.3, "b": 0.3})
         self.schedule(clock, 3, 2.2, quick=True)
         self.assertEqual((clock.now, sorted(clock.ran)), (2, ["a", "b"]))
+
+    def test_who_takes_far_longer_runs_less_often(self):
+        clock = Clock({"a": 1}, {"a": 0.3})
+        clock.allocators.append(Allocator("slow"))
+        clock.walls = {"system": [1.0], "hakmem": [1.5], "slow": [9.0]}
+        self.schedule(clock, 25, 30)
+        self.assertEqual(clock.enough, {("a", "slow")})
 
     def test_quick_goes_on_until_there_is_an_interval(self):
         clock = Clock({"a": 1})
