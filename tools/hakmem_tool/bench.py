@@ -8,6 +8,7 @@ from . import ToolError
 from .launch import ROOT
 
 BENCH = os.path.join(ROOT, "bench")
+MINUTES = 45  # that a run may take, if nothing else is said; it ends earlier if all figures are settled
 
 
 def peer_names():
@@ -38,6 +39,8 @@ def arguments(args, peers):
     if not args.replay:
         words += ["--suite", args.suite]
     words += [f"--{flag}" for flag in ("quick", "net", "instructions") if getattr(args, flag)]
+    if not (args.rounds or args.budget or args.quick):
+        words += ["--budget", str(MINUTES)]
     for name in ("rounds", "budget", "json", "csv", "html", "out"):
         if getattr(args, name):
             words += [f"--{name}", str(getattr(args, name))]

@@ -182,7 +182,8 @@ class Bench(unittest.TestCase):
         return " ".join(bench.arguments(argparse.Namespace(**wanted), ["jemalloc", "mimalloc"]))
 
     def test_defaults(self):
-        self.assertEqual(self.words(), "--allocators system,hakmem --reference system --suite core")
+        self.assertEqual(self.words(), "--allocators system,hakmem --reference system --suite core --budget 45")
+        self.assertEqual(self.words(rounds=3), "--allocators system,hakmem --reference system --suite core --rounds 3")
 
     def test_peers_are_built_and_no_reference(self):
         self.assertEqual(self.words(against="mimalloc,system", quick=True),
@@ -192,7 +193,7 @@ class Bench(unittest.TestCase):
 
     def test_traces_replace_the_suite(self):
         self.assertEqual(self.words(replay=["a", "b"], html="p.html"),
-                         "--allocators system,hakmem --reference system --replay a --replay b --html p.html")
+                         "--allocators system,hakmem --reference system --replay a --replay b --budget 45 --html p.html")
 
     def test_no_allocator(self):
         with self.assertRaises(ToolError):
