@@ -43,20 +43,26 @@ QUICK_MINUTES = 4  # --quick ends in 5, with the run under way then, tables and 
 
 def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
     texts = [t for t in args.allocators.split(",") if t]
+    asked = len(texts)
     if args.peers:
         names = list(peers.PEERS) if args.peers == "all" else args.peers.split(",")
         unknown = [name for name in names if name not in peers.PEERS]
         if unknown:
             raise SystemExit(f"compare: unknown peer: {', '.join(unknown)}")
         texts += peers.build_all(names, say=lambda text: print(text, file=sys.stderr))
-    chosen = [parse_allocator(text, args.build) for text in dict.fromkeys(texts)]
-    if len({a.name for a in chosen}) != len(chosen):
-        raise SystemExit("compare: two allocators have the same name; use LABEL=…")
-    for a in chosen:
+    chosen: list[Allocator] = []
+    for text in dict.fromkeys(texts):
+        a = parse_allocator(text, args.build)
         try:
             peers.probe(a.library, a.env)
         except peers.PeerError as error:
-            raise SystemExit(f"compare: {a.name}: {error}") from error
+            if text in texts[:asked]:
+                raise SystemExit(f"compare: {a.name}: {error}") from error
+            print(f"compare: {a.name} left out: {error}", file=sys.stderr)
+            continue
+        chosen.append(a)
+    if len({a.name for a in chosen}) != len(chosen):
+        raise SystemExit("compare: two allocators have the same name; use LABEL=…")
     return chosen
 
 

@@ -99,7 +99,7 @@ static bench_run_t run(line_t *lines, uint64_t nanoseconds) {
   const uint64_t threads = args[THREADS].value;
   bench_run_t run = {0};
   atomic_store_explicit(&time_is_up, false, memory_order_relaxed);
-  uint64_t start = bench_now_ns();
+  uint64_t start = bench_clock_ns(args[THREADS].value);
   for (uint64_t i = 0; i < threads; i++) {
     pthread_t first;
     lines[i].ops = 0;
@@ -119,7 +119,7 @@ static bench_run_t run(line_t *lines, uint64_t nanoseconds) {
     pthread_join(lines[i].last, NULL);
     run.ops += lines[i].ops;
   }
-  run.ns = bench_now_ns() - start;
+  run.ns = bench_clock_ns(args[THREADS].value) - start;
   return run;
 }
 

@@ -282,7 +282,7 @@ PEERS = {
 
 def preload(library: Path) -> str:
     """LD_PRELOAD for a library: a peer's with what lies in the folder of its name."""
-    beside = sorted((LIB / library.stem).glob("*.so*")) if library.parent == LIB else []
+    beside = sorted((LIB / library.stem).glob("*.so*")) if library.resolve().parent == LIB.resolve() else []
     return ":".join(map(str, [library, *beside]))
 
 

@@ -66,12 +66,12 @@ int main(int argc, char **argv) {
     lines[i].own = bench_map(args[BLOCKS].value * sizeof(void *));
   }
   const uint64_t base = case_rss_kib();
-  uint64_t early = 0, start = bench_now_ns();
+  uint64_t early = 0, start = bench_clock_ns(args[AT_ONCE].value);
   for (uint64_t round = 0; round < rounds; round++) {
     if (round == rounds / 8) early = case_rss_kib();
     run_team(at_once, act, lines, sizeof *lines);
   }
-  bench_run_t run = {.ns = bench_now_ns() - start};
+  bench_run_t run = {.ns = bench_clock_ns(args[AT_ONCE].value) - start};
   const uint64_t end = case_rss_kib();
   for (uint64_t i = 0; i < at_once; i++) {
     free_left(&lines[i]);

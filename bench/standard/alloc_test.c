@@ -101,9 +101,9 @@ int main(int argc, char **argv) {
     actors[i].iterations = args[ITER].value / threads;
     actors[i].slots = bench_map(actors[i].items * sizeof(void *));
   }
-  uint64_t start = bench_now_ns();
+  uint64_t start = bench_clock_ns(args[THREADS].value);
   run_team(threads, act, actors, sizeof *actors);
-  bench_run_t run = {.ns = bench_now_ns() - start};
+  bench_run_t run = {.ns = bench_clock_ns(args[THREADS].value) - start};
   for (uint64_t i = 0; i < threads; i++) run.ops += actors[i].ops;
   bench_report(&b, run, (bench_run_t){0}, bench_peak_rss_kib());
   return 0;

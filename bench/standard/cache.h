@@ -53,9 +53,9 @@ static inline int cache_main(bench_t *b, int argc, char **argv, bool gives) {
   actor_t *actors = bench_map(threads * sizeof *actors);
   if (gives)
     for (uint64_t i = 0; i < threads; i++) actors[i].given = bench_alloc(NULL, args[SIZE].value);
-  uint64_t start = bench_now_ns();
+  uint64_t start = bench_clock_ns(args[THREADS].value);
   run_team(threads, act, actors, sizeof *actors);
-  bench_run_t run = {.ns = bench_now_ns() - start,
+  bench_run_t run = {.ns = bench_clock_ns(args[THREADS].value) - start,
                      .ops = 2 * threads * (args[ITERATIONS].value + gives)};
   bench_report(b, run, (bench_run_t){0}, bench_peak_rss_kib());
   return 0;

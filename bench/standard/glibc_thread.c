@@ -62,9 +62,9 @@ int main(int argc, char **argv) {
       actors[i].sizes[k] = size < SMALLEST ? SMALLEST : size > LARGEST ? LARGEST : size;
     }
   }
-  uint64_t start = bench_now_ns();
+  uint64_t start = bench_clock_ns(args[THREADS].value);
   run_team(threads, act, actors, sizeof *actors);
-  bench_run_t run = {.ns = bench_now_ns() - start,
+  bench_run_t run = {.ns = bench_clock_ns(args[THREADS].value) - start,
                      .ops = 2 * threads * (args[ITER].value / threads + BLOCKS)};
   bench_report(&b, run, (bench_run_t){0}, bench_peak_rss_kib());
   return 0;

@@ -77,12 +77,12 @@ int main(int argc, char **argv) {
     actors[i].blocks = bench_map(blocks * sizeof(void *));
   }
   bench_run_t run = {0};
-  uint64_t start = bench_now_ns();
+  uint64_t start = bench_clock_ns(args[THREADS].value);
   for (uint64_t i = 0; i < args[GENERATIONS].value; i++) {
     run_team(threads, act, actors, sizeof *actors);
     next_generation(actors, threads);
   }
-  run.ns = bench_now_ns() - start;
+  run.ns = bench_clock_ns(args[THREADS].value) - start;
   for (uint64_t i = 0; i < threads; i++) {
     for (uint64_t k = 0; k < blocks; k += LEAVES)
       free_marked(actors[i].finds[k / LEAVES], (size_t)1 << LOG_MAX);

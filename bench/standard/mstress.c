@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
     actors[i].rng = bench_rng(args[SEED].value, i);
     actors[i].steps = args[STEPS].value / threads;
   }
-  uint64_t start = bench_now_ns();
+  uint64_t start = bench_clock_ns(args[THREADS].value);
   for (uint64_t round = 0; round < args[ROUNDS].value; round++) {
     run_team(threads, act, actors, sizeof *actors);
     for (unsigned i = round % 2; i < TRANSFERS; i += 2) free_one(actors, exchange(i, NULL));
@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
     for (unsigned k = 0; k < LASTING; k++) free_one(&actors[i], actors[i].lasting[k]);
     run.ops += actors[i].ops;
   }
-  run.ns = bench_now_ns() - start;
+  run.ns = bench_clock_ns(args[THREADS].value) - start;
   if (run.ops % 2 != 0) bench_wrong("number of blocks freed");
   bench_report(&b, run, (bench_run_t){0}, bench_peak_rss_kib());
   return 0;

@@ -113,14 +113,14 @@ int main(int argc, char **argv) {
     actors[i].blocks = bench_map(args[BLOCKS].value * sizeof(void *));
     actors[i].next = &actors[(i + 1) % threads];
   }
-  uint64_t start = bench_now_ns();
+  uint64_t start = bench_clock_ns(args[THREADS].value);
   run_team(threads, act, actors, sizeof *actors);
   bench_run_t run = {0};
   for (uint64_t i = 0; i < threads; i++) {
     for (unsigned k = 0; k < INBOX; k++) free_batch(&actors[i], swap(&actors[i], k, NULL));
     run.ops += actors[i].ops;
   }
-  run.ns = bench_now_ns() - start;
+  run.ns = bench_clock_ns(args[THREADS].value) - start;
   if (run.ops % 2 != 0) bench_wrong("number of blocks freed");
   bench_report(&b, run, (bench_run_t){0}, bench_peak_rss_kib());
   return 0;

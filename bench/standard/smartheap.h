@@ -99,14 +99,14 @@ static inline int smartheap_main(bench_t *b, int argc, char **argv, bool hands_o
     // Relaxed: the threads that read it are not yet created.
     atomic_store_explicit(&actors[i].inbox, bench_map(sizeof(third_t)), memory_order_relaxed);
   }
-  uint64_t start = bench_now_ns();
+  uint64_t start = bench_clock_ns(args[THREADS].value);
   run_team(threads, act, actors, sizeof *actors);
   bench_run_t run = {0};
   for (uint64_t i = 0; i < threads; i++) {
     swap_thirds(&actors[i], &actors[i]);
     run.ops += actors[i].ops;
   }
-  run.ns = bench_now_ns() - start;
+  run.ns = bench_clock_ns(args[THREADS].value) - start;
   if (run.ops % 2 != 0) bench_wrong("number of blocks freed");
   bench_report(b, run, (bench_run_t){0}, bench_peak_rss_kib());
   return 0;

@@ -6,6 +6,7 @@
 Runs with foreign programs need build/bench/launch; without it they are skipped by name.
 """
 
+import argparse
 import contextlib
 import io
 import json
@@ -275,6 +276,19 @@ class Names(unittest.TestCase):
             beside.touch()
             self.assertEqual(peers.preload(library), f"{library}:{beside}")
             self.assertEqual(peers.preload(Path("/elsewhere/libtbb.so")), "/elsewhere/libtbb.so")
+
+    def test_a_peer_that_does_not_work_is_left_out(self):
+        def probe(library, env):
+            if library is not None:
+                raise peers.PeerError("broken")
+        with unittest.mock.patch.object(peers, "probe", probe), \
+                unittest.mock.patch.object(peers, "build_all", lambda names, say: {"/bin/true": None}):
+            args = argparse.Namespace(allocators="system", peers="mimalloc", build=BUILD)
+            chosen, said = silent(compare.choose_allocators, args)
+            self.assertEqual([a.name for a in chosen], ["system"])
+            self.assertIn("true left out: broken", said)
+            with self.assertRaisesRegex(SystemExit, "broken"):
+                compare.choose_allocators(argparse.Namespace(allocators="/bin/true", peers=None, build=BUILD))
 
     def test_every_peer_has_a_pin(self):
         for peer in peers.PEERS.values():
