@@ -58,10 +58,9 @@ class Schedule:
         self.session.warm_up(self.quick)
         least = min(self.rounds, 1 if self.quick else LEAST_ROUNDS)
         for number in range(1, self.rounds + 1):
-            ran = self.round(self.choose(number, least), number)
-            self.say(number)
-            if not ran:
+            if not self.round(self.choose(number, least), number):
                 break
+            self.say(number)
             self.pace(number, least)
         # What never ran has no place in the tables.
         kept = [b for b in self.session.benchmarks if b.name in self.done]

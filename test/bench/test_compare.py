@@ -427,6 +427,12 @@ class Processes(unittest.TestCase):
             silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual((session.repeated, len(session.records)), (2, 1))
 
+    def test_the_quietest_of_repeated_runs_counts(self):
+        session = self.session(self.process("true"), Allocator("system"))
+        made = [{"foreign_cpus": busy, "steal_cpus": 0.0, "wall_s": 1.0} for busy in (0.5, 0.2, 0.9)]
+        with unittest.mock.patch.object(measure, "run_once", unittest.mock.Mock(side_effect=made)):
+            self.assertEqual(session.run(session.benchmarks[0], Allocator("system"), 1)["foreign_cpus"], 0.2)
+
     def test_half_a_round_does_not_count(self):
         session = self.session(self.process("true"))
         done, _ = silent(session.once, session.benchmarks[0], 1, "", deadline=0)
