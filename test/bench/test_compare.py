@@ -369,6 +369,11 @@ class Processes(unittest.TestCase):
             self.assertGreater(record["mean_rss_kib"], 0)
             self.assertLess(record["mean_rss_kib"], 1.5 * record["maxrss_kib"])
 
+    def test_memory_put_in_place_is_not_the_programs(self):
+        session = self.session(self.process("true", prime=1), Allocator("system"))  # quick: measure.QUICK_PRIME
+        silent(session.once, session.benchmarks[0], 1, "")
+        self.assertLess(session.values("p", "system", "maxrss_kib")[0], measure.QUICK_PRIME * 1024 / 4)
+
     def test_cpu_time_of_the_process_as_metric(self):
         session = self.session(replace(self.process("true"), metric="cpu_seconds"))
         silent(session.once, session.benchmarks[0], 1, "")
