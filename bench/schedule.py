@@ -64,9 +64,8 @@ class Schedule:
             self.pace(number, least)
         # What never ran has no place in the tables.
         kept = [b for b in self.session.benchmarks if b.name in self.done]
-        for b in self.session.benchmarks:
-            if b not in kept:
-                print(f"{b.name} left out: no time left", file=sys.stderr)
+        if lost := [b.name for b in self.session.benchmarks if b not in kept]:
+            print(f"Left out, as there was no time left: {', '.join(lost)}", file=sys.stderr)
         self.session.benchmarks = kept
 
     def cost(self, b: Benchmark) -> float:
@@ -87,9 +86,11 @@ class Schedule:
         return chosen
 
     def round(self, chosen: list[Benchmark], number: int) -> int:
-        """Runs them in random order; what would end too late is not begun. How many ran."""
+        """Runs them in random order; what would end too late is not begun. How many ran.
+        Quick runs have the order of the suites, so that a slow machine has the core at least."""
         ran = 0
-        for place, b in enumerate(self.session.order.sample(chosen, len(chosen)), 1):
+        ordered = chosen if self.quick else self.session.order.sample(chosen, len(chosen))
+        for place, b in enumerate(ordered, 1):
             start = time.monotonic()
             if start + self.cost(b) > self.deadline:
                 continue
