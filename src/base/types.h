@@ -23,7 +23,7 @@
 //   slab index = SuperSlab number * 32 + slab in SuperSlab; index 0 is "none".
 //
 // Invariants (hak_heap_check walks them in debug builds):
-//   I1  tiny slab: live + |free| + |remote| + uncarved = capacity, where live
+//   I1  tiny slab: live + |free| + |remote| + |absent| + uncarved = capacity, where live
 //       counts blocks the program holds or that wait in a remote map, and
 //       allocs + frees_left - HAK_FREES_BIAS = live + |remote|.
 //   I2  a block is on at most one list.
@@ -114,6 +114,8 @@ struct hak_slab {
   uint32_t inbox_next;     // link in an inbox, valid while QUEUED (protocol R2)
   uint16_t carved;         // tiny: blocks ever on the free list; L2: ever handed out (owner)
   uint8_t place;           // hak_place_t (owner)
+  bool waits;              // in heap->sparse (owner)
+  uint64_t absent; // given back to the system; tiny: OS pages, L2: blocks (owner, see trim.c)
 };
 #define HAK_SLAB_DESCRIPTOR_SHIFT 7
 _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache lines");
@@ -219,6 +221,10 @@ struct hak_heap {
   uint8_t run_count;   // kept L2.5 runs, oldest first
   uint32_t run_slabs;  // slabs in them
   uint32_t runs[HAK_L25_RING];
+  uint32_t sparse[HAK_SPARSE]; // slabs that became sparse, 0: none (thread/sparse.h)
+  uint32_t sparse_next;        // the oldest of them, modulo HAK_SPARSE
+  uint32_t trim_regrets;       // see thread/sparse.c, also for the times (ms)
+  uint64_t trimmed_at, trim_regretted_at, tended_at;
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];

@@ -26,6 +26,8 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->offset = 0;
   slab->place = HAK_PLACE_ACTIVE;
   slab->next = slab->prev = 0;
+  slab->absent = 0;
+  slab->waits = false;
   hak_store_relaxed(&slab->remote, (uint64_t)0);
   if (tiny) {
     slab->free = NULL;
@@ -98,7 +100,7 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
   uint32_t in_page = (uint32_t)(4096 / size);
   if (batch > in_page) batch = in_page;
   if (batch > left) batch = left;
-  if (batch == 0) return 0;
+  if (batch == 0) return hak_slab_carve_absent(slab);
   char *block = hak_slab_start(slab) + slab->carved * size;
 #if HAK_SECURE
   slab->free = link_shuffled(block, batch, size);

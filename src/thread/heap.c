@@ -11,6 +11,7 @@
 #include "thread/quarantine.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
+#include "thread/sparse.h"
 #include "thread/warm.h"
 
 // Read-only: the heap of threads that have none. Every front is hak_slab_none.
@@ -178,6 +179,7 @@ void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
+  if (HAK_UNLIKELY(slab->absent)) hak_sparse_needed(heap);
   hak_slab_enter_active(slab);
   // Its allocs word starts with the blocks that are live already.
   if (c < HAK_TINY_CLASSES) hak_owner_add(&heap->classes[c].allocs, -hak_slab_live(slab));
@@ -195,7 +197,7 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
   if (c < HAK_TINY_CLASSES)
     hak_owner_add(&heap->classes[c].allocs, hak_load_relaxed(&slab->allocs));
   if (hak_slab_usable(slab)) {
-    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
+    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, hak_sparse_mark(slab));
     hak_heap_add_partial(heap, slab);
     return;
   }
@@ -232,14 +234,25 @@ static bool releasable(hak_slab_t *slab) {
   return hak_slab_live(slab) == 0 && hak_load_acquire(&slab->remote) == 0;
 }
 
+// A tiny PARTIAL slab has fewer live blocks than its mark.
+static void become_sparse(hak_heap_t *heap, hak_slab_t *slab) {
+  if (hak_slab_kind(slab) != HAK_KIND_TINY || (int64_t)hak_load_relaxed(&slab->frees_left) >= 0)
+    return;
+  hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, hak_sparse_mark(slab));
+  hak_sparse_add(heap, slab);
+}
+
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab->place == HAK_PLACE_ACTIVE) return;
   if (slab->place == HAK_PLACE_FULL) {
-    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
+    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, hak_sparse_mark(slab));
     hak_heap_add_partial(heap, slab);
     hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
   }
-  if (!releasable(slab)) return;
+  if (!releasable(slab)) {
+    become_sparse(heap, slab);
+    return;
+  }
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
   hak_warm_drop_draining(heap);
@@ -346,6 +359,7 @@ static void reclaim(hak_heap_t *heap) {
   while (hak_heap_adopt(heap)) {
   }
   hak_heap_release_idle(heap);
+  hak_sparse_trim_all(heap);
 }
 
 // Protocol T1: a request is a new number; each owner compares it with the one it has
@@ -435,6 +449,7 @@ static void detach(hak_heap_t *heap) {
   hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));
   hak_heap_release_idle(heap);
+  hak_sparse_flush(heap);
   hak_ring_forget_all(heap);
   hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
