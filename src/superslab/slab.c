@@ -37,6 +37,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   } else {
     hak_store_relaxed(&slab->mask, ((uint64_t)1 << info->capacity) - 1);
     slab->start = hak_slab_start(slab);
+    slab->seen = 0;
     slab->inverse = UINT64_MAX / info->size + 1;
     slab->hint = hak_slab_index(slab) << HAK_HINT_NUMBER_BITS;
     for (unsigned i = 1; i < info->run; i++) {
@@ -149,6 +150,7 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
 void hak_slab_enter_active(hak_slab_t *slab) {
   slab->place = HAK_PLACE_ACTIVE;
   if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  slab->waits = false;
   uint64_t live = hak_slab_live(slab);
   hak_store_relaxed(&slab->allocs, live);
   hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);

@@ -74,9 +74,10 @@ HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch);
 uint32_t hak_slab_carve_absent(hak_slab_t *slab);
 
-// Gives the OS pages back that hold no live block (PARTIAL slabs; no hint may name a
-// block of an L2 run). Returns how many.
-uint32_t hak_slab_trim(hak_slab_t *slab);
+// Gives the OS pages back that hold no live block: of a tiny slab all, of an L2 run those
+// that only blocks in which (bit i: block i) have a part of; no hint may name those.
+// Returns how many.
+uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which);
 
 // Take back what other threads freed; with dequeue also leaves QUEUED state (the
 // caller has just taken the slab from its inbox). Returns the number of blocks.

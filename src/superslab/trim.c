@@ -86,9 +86,9 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
   return given;
 }
 
-static uint32_t trim_l2(hak_slab_t *slab) {
+static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
   const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
-  uint64_t mask = hak_load_relaxed(&slab->mask), given = 0;
+  uint64_t mask = hak_load_relaxed(&slab->mask) & (which | slab->absent), given = 0;
   if (slab->zeroed) mask &= ((uint64_t)1 << slab->carved) - 1;
   for (uint64_t rest = mask, run; rest != 0; rest &= ~run) {
     unsigned first = hak_low_bit(rest), n = hak_low_bit(~(rest >> first));
@@ -102,9 +102,9 @@ static uint32_t trim_l2(hak_slab_t *slab) {
   return (uint32_t)given;
 }
 
-uint32_t hak_slab_trim(hak_slab_t *slab) {
+uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which) {
   if (HAK_SECURE) return 0; // free blocks are sealed, and looked at when they are used again
-  return hak_slab_kind(slab) == HAK_KIND_TINY ? trim_tiny(slab) : trim_l2(slab);
+  return hak_slab_kind(slab) == HAK_KIND_TINY ? trim_tiny(slab) : trim_l2(slab, which);
 }
 
 uint32_t hak_slab_carve_absent(hak_slab_t *slab) {

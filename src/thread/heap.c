@@ -197,7 +197,7 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
   if (c < HAK_TINY_CLASSES)
     hak_owner_add(&heap->classes[c].allocs, hak_load_relaxed(&slab->allocs));
   if (hak_slab_usable(slab)) {
-    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, hak_sparse_mark(slab));
+    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
     hak_heap_add_partial(heap, slab);
     return;
   }
@@ -223,6 +223,7 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
   hak_pool_release(slab, n);
+  hak_pool_tend();
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
 }
 
@@ -234,25 +235,14 @@ static bool releasable(hak_slab_t *slab) {
   return hak_slab_live(slab) == 0 && hak_load_acquire(&slab->remote) == 0;
 }
 
-// A tiny PARTIAL slab has fewer live blocks than its mark.
-static void become_sparse(hak_heap_t *heap, hak_slab_t *slab) {
-  if (hak_slab_kind(slab) != HAK_KIND_TINY || (int64_t)hak_load_relaxed(&slab->frees_left) >= 0)
-    return;
-  hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, hak_sparse_mark(slab));
-  hak_sparse_add(heap, slab);
-}
-
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab->place == HAK_PLACE_ACTIVE) return;
   if (slab->place == HAK_PLACE_FULL) {
-    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, hak_sparse_mark(slab));
+    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
     hak_heap_add_partial(heap, slab);
     hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
   }
-  if (!releasable(slab)) {
-    become_sparse(heap, slab);
-    return;
-  }
+  if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
   hak_warm_drop_draining(heap);

@@ -38,7 +38,7 @@ static void forget_half(hak_heap_t *heap, hak_ring_t *ring) {
   for (uint32_t i = 0; i < gone; i++) old[i] = ring->hint[i];
   for (uint32_t i = 0; i < kept; i++) ring->hint[i] = ring->hint[gone + i];
   ring->count = kept;
-  for (uint32_t i = 0; i < gone; i++) hak_sparse_look(heap, hak_hint_slab(old[i]));
+  for (uint32_t i = 0; i < gone; i++) hak_sparse_add(heap, hak_hint_slab(old[i]));
 }
 
 void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
