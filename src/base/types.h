@@ -135,7 +135,8 @@ struct hak_superslab {
   _Atomic uint32_t committed; // 1 while the memory is mapped read-write
   uintptr_t base;             // first byte; written before free_mask is first nonzero
   _Atomic uint32_t recent;    // bit i = slab i was released since the last look at idle ones
-  uint32_t reserved[9];
+  _Atomic uint32_t waits;     // 1: among those that wait for a purge (shared_pool.c)
+  uint32_t reserved[8];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 

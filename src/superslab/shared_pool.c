@@ -65,6 +65,15 @@ static _Atomic uint32_t sweep_next;          // number of a SuperSlab; 0: no swe
 static _Atomic uint32_t purge_regrets;
 static _Atomic uint64_t purged_at, purge_regretted_at; // ms
 
+// And of HOT ones (HAKMEM_PURGE=2): one from which slabs came back waits until WAITING
+// others have done the same, for it may soon be empty. After PURGE_REGRETS regrets there
+// is a pause, twice as long each time up to PAUSE_MAX_MS.
+#define WAITING 4
+#define PAUSE_MAX_MS 64000
+static _Atomic uint32_t waiting[WAITING], wait_next;
+static _Atomic uint32_t hot_regrets, hot_pause;          // number; ms
+static _Atomic uint64_t hot_purged_at, hot_regretted_at; // ms
+
 _Static_assert(HAK_SLABS_PER_SUPERSLAB == 1u << EMPTY, "levels are powers of two");
 
 static void set_bit(unsigned set, uint32_t number) {
@@ -206,6 +215,19 @@ static void needed_again(void) {
   hak_fetch_add_relaxed(&purge_regrets, 1);
 }
 
+// Slabs without contents were claimed of a HOT SuperSlab that is in use.
+static void contents_missed(void) {
+  uint64_t now = hak_os_clock_ms();
+  if (now - hak_load_relaxed(&hot_purged_at) > REGRET_MS) return;
+  if (hak_fetch_add_relaxed(&hot_regrets, 1) + 1 == PURGE_REGRETS) {
+    bool again = now - hak_load_relaxed(&hot_regretted_at) < PAUSE_MAX_MS;
+    uint32_t pause = again ? 2 * hak_load_relaxed(&hot_pause) : 0;
+    if (pause < CALM_MS) pause = CALM_MS;
+    hak_store_relaxed(&hot_pause, pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS);
+  }
+  hak_store_relaxed(&hot_regretted_at, now);
+}
+
 // Tries to claim slabs of one SuperSlab, all with one compare-and-swap.
 static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *claim) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
@@ -228,6 +250,8 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
       claim->source = HAK_FROM_DRAINING;
       needed_again();
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
+    } else if (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) {
+      contents_missed();
     }
     if (sets_of(word) != sets_of(rest)) publish(number);
     took(number, bits, n, claim);
@@ -381,6 +405,30 @@ static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t 
   return empties;
 }
 
+static bool hot_purge_pays(void) {
+  uint64_t now = hak_os_clock_ms();
+  if (hak_load_relaxed(&hot_regrets) >= PURGE_REGRETS) {
+    if (now - hak_load_relaxed(&hot_regretted_at) < hak_load_relaxed(&hot_pause)) return false;
+    hak_store_relaxed(&hot_regrets, 0u);
+  }
+  hak_store_relaxed(&hot_purged_at, now);
+  return true;
+}
+
+// A SuperSlab in use got slabs back. Relaxed: at worst one is not purged, or twice.
+static void wait_for_purge(uint32_t number) {
+  if (hak_option(PURGE) < 2 || hak_load_relaxed(&hak_registry.superslabs[number].waits)) return;
+  hak_store_relaxed(&hak_registry.superslabs[number].waits, 1u);
+  uint32_t place = hak_fetch_add_relaxed(&wait_next, 1) % WAITING;
+  uint32_t other = atomic_exchange_explicit(&waiting[place], number, memory_order_relaxed);
+  if (other == 0) return;
+  hak_store_relaxed(&hak_registry.superslabs[other].waits, 0u);
+  if (!hot_purge_pays()) return;
+  uint32_t bits = purge(other, ALL_FREE);
+  uint64_t old, now;
+  if (bits) give_up(other, bits, &old, &now);
+}
+
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
   uint32_t index = hak_slab_index(slab), number = index >> HAK_SLABS_SHIFT;
   uint32_t bits = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
@@ -388,7 +436,10 @@ hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
   uint32_t empties = give_up(number, bits, &old, &now);
   if (purge_now(old, now) && (bits = purge(number, ALL_FREE)) != 0)
     empties = give_up(number, bits, &old, &now);
-  if (empties == 0) return HAK_RELEASED;
+  if (empties == 0) {
+    wait_for_purge(number);
+    return HAK_RELEASED;
+  }
   uint32_t keep = keep_now();
   if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
@@ -483,6 +534,7 @@ void hak_pool_rebuild(void) {
     // nothing counts as zero or committed, and what has free slabs is not cold.
     hak_store_relaxed(&superslab->dirty, UINT32_MAX);
     hak_store_relaxed(&superslab->committed, 0u);
+    hak_store_relaxed(&superslab->waits, 0u);
     uint64_t word = hak_load_relaxed(&superslab->free_mask);
     if ((uint32_t)word) clear_bit(COLD, number);
     publish(number);
@@ -494,4 +546,5 @@ void hak_pool_rebuild(void) {
       if (hak_load_relaxed(&groups[group].set[k]))
         hak_fetch_or_seq_cst(&summary[group / 64].set[k], UINT64_C(1) << (group % 64));
   hak_store_relaxed(&empty_count, empties);
+  for (unsigned i = 0; i < WAITING; i++) hak_store_relaxed(&waiting[i], 0u);
 }
