@@ -23,7 +23,7 @@
 //   slab index = SuperSlab number * 32 + slab in SuperSlab; index 0 is "none".
 //
 // Invariants (hak_heap_check walks them in debug builds):
-//   I1  tiny slab: live + |free| + |remote| + uncarved = capacity, where live
+//   I1  tiny slab: live + |free| + |remote| + |absent| + uncarved = capacity, where live
 //       counts blocks the program holds or that wait in a remote map, and
 //       allocs + frees_left - HAK_FREES_BIAS = live + |remote|.
 //   I2  a block is on at most one list.
@@ -103,8 +103,11 @@ struct hak_slab {
   bool zeroed;                // the memory was zero when the slab was acquired (owner)
   uint8_t last_kind;          // of a free slab: what it was, for messages
 
-  _Alignas(64) void *free; // tiny: LIFO list of free blocks (owner)
-  hak_word_t allocs;       // tiny: see HAK_FREES_BIAS (owner word)
+  _Alignas(64) union {
+    void *free;    // tiny: LIFO list of free blocks (owner)
+    uint64_t seen; // L2: blocks that were free at the last look (owner)
+  };
+  hak_word_t allocs; // tiny: see HAK_FREES_BIAS (owner word)
   union {
     hak_word_t frees_left; // tiny: negative = event (owner word)
     hak_word_t mask;       // L2: bit i = block i is free (owner word)
@@ -114,6 +117,8 @@ struct hak_slab {
   uint32_t inbox_next;     // link in an inbox, valid while QUEUED (protocol R2)
   uint16_t carved;         // tiny: blocks ever on the free list; L2: ever handed out (owner)
   uint8_t place;           // hak_place_t (owner)
+  bool waits;              // tiny: was sparse at the last look, L2: in heap->sparse (owner)
+  uint64_t absent; // given back to the system; tiny: OS pages, L2: blocks (owner, see trim.c)
 };
 #define HAK_SLAB_DESCRIPTOR_SHIFT 7
 _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache lines");
@@ -129,7 +134,9 @@ struct hak_superslab {
   _Atomic uint32_t dirty;     // bit i = slab i was used since the memory was last zero
   _Atomic uint32_t committed; // 1 while the memory is mapped read-write
   uintptr_t base;             // first byte; written before free_mask is first nonzero
-  uint32_t reserved[10];
+  _Atomic uint32_t recent;    // bit i = slab i was released since the last look at idle ones
+  _Atomic uint32_t waits;     // 1: among those that wait for a purge (shared_pool.c)
+  uint32_t reserved[8];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 
@@ -219,6 +226,11 @@ struct hak_heap {
   uint8_t run_count;   // kept L2.5 runs, oldest first
   uint32_t run_slabs;  // slabs in them
   uint32_t runs[HAK_L25_RING];
+  uint32_t sparse[HAK_SPARSE];      // L2 runs that became sparse, 0: none (thread/sparse.h)
+  uint32_t sparse_next;             // the oldest of them, modulo HAK_SPARSE
+  uint32_t trim_regrets, trim_calm; // thread/sparse.c, like all that follow; in ms
+  uint64_t trimmed_at, trim_regretted_at, tended_at;
+  uint8_t tend_class;
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];

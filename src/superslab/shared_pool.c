@@ -49,13 +49,30 @@ static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level E
 static _Atomic uint32_t keep_limit; // 0: HAKMEM_LRU_CAP
 static _Atomic uint32_t regrets;
 static _Atomic uint64_t evicted_at, regretted_at; // ms
-static _Atomic uint64_t tended_at;                // ms: hak_pool_tend
+
+// hak_pool_tend: every TEND_MS a part of a sweep over all SuperSlabs, of which one begins
+// every CALM_MS. A free slab that was free at the sweep before has been idle for as long.
+#define TEND_MS 50
+#define TEND_LOOKS 1024                      // SuperSlabs looked at in a part
+#define TEND_PURGES 8                        // at most so many of them purged
+#define IDLE_SLABS 4                         // in a HOT SuperSlab: fewer are not worth a huge page
+static _Atomic uint64_t tended_at, swept_at; // ms
+static _Atomic uint32_t sweep_next;          // number of a SuperSlab; 0: no sweep
 
 // The same for the pages of free slabs in SuperSlabs that drain: they go back as it
 // gets emptier, but not while such SuperSlabs are needed again at once.
 #define PURGE_REGRETS 4
 static _Atomic uint32_t purge_regrets;
 static _Atomic uint64_t purged_at, purge_regretted_at; // ms
+
+// And of HOT ones (HAKMEM_PURGE=2): one from which slabs came back waits until WAITING
+// others have done the same, for it may soon be empty. After PURGE_REGRETS regrets there
+// is a pause, twice as long each time up to PAUSE_MAX_MS.
+#define WAITING 4
+#define PAUSE_MAX_MS 64000
+static _Atomic uint32_t waiting[WAITING], wait_next;
+static _Atomic uint32_t hot_regrets, hot_pause;          // number; ms
+static _Atomic uint64_t hot_purged_at, hot_regretted_at; // ms
 
 _Static_assert(HAK_SLABS_PER_SUPERSLAB == 1u << EMPTY, "levels are powers of two");
 
@@ -198,6 +215,19 @@ static void needed_again(void) {
   hak_fetch_add_relaxed(&purge_regrets, 1);
 }
 
+// Slabs without contents were claimed of a HOT SuperSlab that is in use.
+static void contents_missed(void) {
+  uint64_t now = hak_os_clock_ms();
+  if (now - hak_load_relaxed(&hot_purged_at) > REGRET_MS) return;
+  if (hak_fetch_add_relaxed(&hot_regrets, 1) + 1 == PURGE_REGRETS) {
+    bool again = now - hak_load_relaxed(&hot_regretted_at) < PAUSE_MAX_MS;
+    uint32_t pause = again ? 2 * hak_load_relaxed(&hot_pause) : 0;
+    if (pause < CALM_MS) pause = CALM_MS;
+    hak_store_relaxed(&hot_pause, pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS);
+  }
+  hak_store_relaxed(&hot_regretted_at, now);
+}
+
 // Tries to claim slabs of one SuperSlab, all with one compare-and-swap.
 static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *claim) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
@@ -220,6 +250,8 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
       claim->source = HAK_FROM_DRAINING;
       needed_again();
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
+    } else if (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) {
+      contents_missed();
     }
     if (sets_of(word) != sets_of(rest)) publish(number);
     took(number, bits, n, claim);
@@ -312,6 +344,8 @@ static uint32_t count_release(uint64_t old, uint64_t now) {
 static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
   uint64_t old = hak_load_relaxed(free_mask), now;
+  // Relaxed: tells how old the bits are, and nothing depends on it.
+  atomic_fetch_or_explicit(&hak_registry.superslabs[number].recent, bits, memory_order_relaxed);
   do {
     HAK_ASSERT(!(old & bits));
     now = word_released(old, bits);
@@ -321,16 +355,16 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   return now;
 }
 
-// Gives the pages of a SuperSlab's free slabs back to the system: claims those that
+// Gives the pages of a SuperSlab's free slabs, of those in `which`, back to the system: claims those that
 // were used, as if they were needed, so that nobody else has them meanwhile. The bits
 // come back by release, which tells whether the SuperSlab got empty meanwhile. Their
 // number is returned, 0 if there was nothing to do.
-static uint32_t purge(uint32_t number) {
+static uint32_t purge(uint32_t number, uint32_t which) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   uint64_t word = hak_load_relaxed(&superslab->free_mask);
   uint32_t bits;
   do {
-    bits = (uint32_t)word & hak_load_relaxed(&superslab->dirty);
+    bits = (uint32_t)word & which & hak_load_relaxed(&superslab->dirty);
     if (!bits || (uint32_t)word == ALL_FREE) return 0;
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
@@ -371,14 +405,41 @@ static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t 
   return empties;
 }
 
+static bool hot_purge_pays(void) {
+  uint64_t now = hak_os_clock_ms();
+  if (hak_load_relaxed(&hot_regrets) >= PURGE_REGRETS) {
+    if (now - hak_load_relaxed(&hot_regretted_at) < hak_load_relaxed(&hot_pause)) return false;
+    hak_store_relaxed(&hot_regrets, 0u);
+  }
+  hak_store_relaxed(&hot_purged_at, now);
+  return true;
+}
+
+// A SuperSlab in use got slabs back. Relaxed: at worst one is not purged, or twice.
+static void wait_for_purge(uint32_t number) {
+  if (hak_option(PURGE) < 2 || hak_load_relaxed(&hak_registry.superslabs[number].waits)) return;
+  hak_store_relaxed(&hak_registry.superslabs[number].waits, 1u);
+  uint32_t place = hak_fetch_add_relaxed(&wait_next, 1) % WAITING;
+  uint32_t other = atomic_exchange_explicit(&waiting[place], number, memory_order_relaxed);
+  if (other == 0) return;
+  hak_store_relaxed(&hak_registry.superslabs[other].waits, 0u);
+  if (!hot_purge_pays()) return;
+  uint32_t bits = purge(other, ALL_FREE);
+  uint64_t old, now;
+  if (bits) give_up(other, bits, &old, &now);
+}
+
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
   uint32_t index = hak_slab_index(slab), number = index >> HAK_SLABS_SHIFT;
   uint32_t bits = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
-  if (purge_now(old, now) && (bits = purge(number)) != 0)
+  if (purge_now(old, now) && (bits = purge(number, ALL_FREE)) != 0)
     empties = give_up(number, bits, &old, &now);
-  if (empties == 0) return HAK_RELEASED;
+  if (empties == 0) {
+    wait_for_purge(number);
+    return HAK_RELEASED;
+  }
   uint32_t keep = keep_now();
   if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
@@ -389,7 +450,7 @@ unsigned hak_pool_purge(void) {
   unsigned count = 0;
   for (uint32_t number = 1, superslabs = hak_superslab_count(); number < superslabs; number++) {
     uint64_t old, now;
-    uint32_t bits = purge(number);
+    uint32_t bits = purge(number, ALL_FREE);
     if (!bits) continue;
     count += (unsigned)__builtin_popcount(bits);
     give_up(number, bits, &old, &now);
@@ -417,10 +478,44 @@ unsigned hak_pool_trim_idle(unsigned keep) {
   return count;
 }
 
+// Purges the free slabs that were free at the last look already; false: none are worth it.
+static bool purge_idle(uint32_t number) {
+  hak_superslab_t *superslab = &hak_registry.superslabs[number];
+  uint64_t word = hak_load_relaxed(&superslab->free_mask), old, now;
+  uint32_t recent = hak_load_relaxed(&superslab->recent);
+  if ((uint32_t)word == ALL_FREE) return false; // trimmed whole
+  if (recent) hak_store_relaxed(&superslab->recent, 0u);
+  uint32_t idle = (uint32_t)word & ~recent & hak_load_relaxed(&superslab->dirty);
+  if (idle == 0 || (!(word & HAK_SUPERSLAB_DRAINING) && __builtin_popcount(idle) < IDLE_SLABS))
+    return false;
+  uint32_t bits = purge(number, idle);
+  if (bits) give_up(number, bits, &old, &now);
+  return bits != 0;
+}
+
+// A part of a sweep from a SuperSlab on; where the next part begins, 0: at the end.
+static uint32_t sweep(uint32_t number) {
+  uint32_t end = hak_superslab_count();
+  unsigned purges = 0;
+  for (unsigned looks = 0; looks < TEND_LOOKS && purges < TEND_PURGES; looks++, number++) {
+    if (number >= end) return 0;
+    purges += purge_idle(number);
+  }
+  return number;
+}
+
 void hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
-  if (now - last < CALM_MS || !hak_cas_relaxed(&tended_at, &last, now)) return;
-  hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
+  if (now - last < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return;
+  // Relaxed, and two threads may do a part at once: purge claims what it touches.
+  uint32_t number = hak_load_relaxed(&sweep_next);
+  if (number == 0) {
+    if (now - hak_load_relaxed(&swept_at) < CALM_MS) return;
+    hak_store_relaxed(&swept_at, now);
+    hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
+    number = 1;
+  }
+  if (hak_option(PURGE) >= 2) hak_store_relaxed(&sweep_next, sweep(number));
 }
 
 void hak_pool_add_cold(uint32_t number) { set_bit(COLD, number); }
@@ -439,6 +534,7 @@ void hak_pool_rebuild(void) {
     // nothing counts as zero or committed, and what has free slabs is not cold.
     hak_store_relaxed(&superslab->dirty, UINT32_MAX);
     hak_store_relaxed(&superslab->committed, 0u);
+    hak_store_relaxed(&superslab->waits, 0u);
     uint64_t word = hak_load_relaxed(&superslab->free_mask);
     if ((uint32_t)word) clear_bit(COLD, number);
     publish(number);
@@ -450,4 +546,5 @@ void hak_pool_rebuild(void) {
       if (hak_load_relaxed(&groups[group].set[k]))
         hak_fetch_or_seq_cst(&summary[group / 64].set[k], UINT64_C(1) << (group % 64));
   hak_store_relaxed(&empty_count, empties);
+  for (unsigned i = 0; i < WAITING; i++) hak_store_relaxed(&waiting[i], 0u);
 }

@@ -26,6 +26,8 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->offset = 0;
   slab->place = HAK_PLACE_ACTIVE;
   slab->next = slab->prev = 0;
+  slab->absent = 0;
+  slab->waits = false;
   hak_store_relaxed(&slab->remote, (uint64_t)0);
   if (tiny) {
     slab->free = NULL;
@@ -35,6 +37,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   } else {
     hak_store_relaxed(&slab->mask, ((uint64_t)1 << info->capacity) - 1);
     slab->start = hak_slab_start(slab);
+    slab->seen = 0;
     slab->inverse = UINT64_MAX / info->size + 1;
     slab->hint = hak_slab_index(slab) << HAK_HINT_NUMBER_BITS;
     for (unsigned i = 1; i < info->run; i++) {
@@ -98,7 +101,7 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
   uint32_t in_page = (uint32_t)(4096 / size);
   if (batch > in_page) batch = in_page;
   if (batch > left) batch = left;
-  if (batch == 0) return 0;
+  if (batch == 0) return hak_slab_carve_absent(slab);
   char *block = hak_slab_start(slab) + slab->carved * size;
 #if HAK_SECURE
   slab->free = link_shuffled(block, batch, size);
@@ -147,6 +150,7 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
 void hak_slab_enter_active(hak_slab_t *slab) {
   slab->place = HAK_PLACE_ACTIVE;
   if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  slab->waits = false;
   uint64_t live = hak_slab_live(slab);
   hak_store_relaxed(&slab->allocs, live);
   hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);

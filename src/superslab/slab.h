@@ -65,12 +65,19 @@ uint32_t hak_slab_live_now(hak_slab_t *slab);
 // Has a block to hand out without help from others.
 HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) return hak_load_relaxed(&((hak_slab_t *)slab)->mask) != 0;
-  return slab->free != NULL || slab->carved < slab->capacity;
+  return slab->free != NULL || slab->carved < slab->capacity || slab->absent != 0;
 }
 
 // Tiny: put up to batch fresh blocks, in address order, on the (empty) free list;
-// at most one OS page of them, but at least one. Returns how many.
+// at most one OS page of them, but at least one; if there are none, those of an absent
+// page. Returns how many.
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch);
+uint32_t hak_slab_carve_absent(hak_slab_t *slab);
+
+// Gives the OS pages back that hold no live block: of a tiny slab all, of an L2 run those
+// that only blocks in which (bit i: block i) have a part of; no hint may name those.
+// Returns how many.
+uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which);
 
 // Take back what other threads freed; with dequeue also leaves QUEUED state (the
 // caller has just taken the slab from its inbox). Returns the number of blocks.

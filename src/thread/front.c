@@ -9,6 +9,7 @@
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
+#include "thread/sparse.h"
 #include "thread/warm.h"
 
 #define FLUSH_TICKS 64    // refills between two flushes of the remote map
@@ -111,6 +112,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   if (++heap->ticks >= FLUSH_TICKS) {
     hak_remote_flush(heap);
     hak_pool_tend();
+    hak_sparse_tend(heap);
   }
   hak_heap_reclaim_if_asked(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
@@ -177,6 +179,7 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   // never used.
   unsigned i = hak_seal_pick(mask, RANDOM_BLOCKS);
   hak_store_relaxed(&slab->mask, HAK_SECURE ? mask & ~((uint64_t)1 << i) : mask & (mask - 1));
+  slab->absent &= ~((uint64_t)1 << i);
   hak_owner_inc(&heap->classes[c].allocs);
   if (i >= slab->carved) {
     slab->carved = (uint16_t)(i + 1);

@@ -11,6 +11,7 @@
 #include "thread/quarantine.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
+#include "thread/sparse.h"
 #include "thread/warm.h"
 
 // Read-only: the heap of threads that have none. Every front is hak_slab_none.
@@ -178,6 +179,7 @@ void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
+  if (HAK_UNLIKELY(slab->absent)) hak_sparse_needed(heap);
   hak_slab_enter_active(slab);
   // Its allocs word starts with the blocks that are live already.
   if (c < HAK_TINY_CLASSES) hak_owner_add(&heap->classes[c].allocs, -hak_slab_live(slab));
@@ -221,6 +223,7 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
   hak_pool_release(slab, n);
+  hak_pool_tend();
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
 }
 
@@ -346,6 +349,7 @@ static void reclaim(hak_heap_t *heap) {
   while (hak_heap_adopt(heap)) {
   }
   hak_heap_release_idle(heap);
+  hak_sparse_trim_all(heap);
 }
 
 // Protocol T1: a request is a new number; each owner compares it with the one it has
@@ -435,6 +439,7 @@ static void detach(hak_heap_t *heap) {
   hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));
   hak_heap_release_idle(heap);
+  hak_sparse_flush(heap);
   hak_ring_forget_all(heap);
   hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);

@@ -1,6 +1,7 @@
 #include "thread/ring.h"
 
 #include "pool/l25.h"
+#include "thread/sparse.h"
 
 #define RUN_BITS 5 // entry: index of the head << 5 | slabs in the run
 #define RUN_MASK ((1u << RUN_BITS) - 1)
@@ -31,6 +32,15 @@ static void take_places(hak_heap_t *heap) {
   heap->hints_used = 0;
 }
 
+// Forgets the older half of a full ring: blocks that will not be used soon.
+static void forget_half(hak_heap_t *heap, hak_ring_t *ring) {
+  uint32_t kept = ring->capacity / 2, gone = ring->capacity - kept, old[HAK_L2_RING];
+  for (uint32_t i = 0; i < gone; i++) old[i] = ring->hint[i];
+  for (uint32_t i = 0; i < kept; i++) ring->hint[i] = ring->hint[gone + i];
+  ring->count = kept;
+  for (uint32_t i = 0; i < gone; i++) hak_sparse_add(heap, hak_hint_slab(old[i]));
+}
+
 void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
   uint32_t most = (uint32_t)hak_option(L2_RING_CAP);
   if (most == 0) return;
@@ -45,9 +55,7 @@ void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
       get_places(heap, ring);
     }
   } else {
-    uint32_t kept = ring->capacity / 2;
-    for (uint32_t i = 0; i < kept; i++) ring->hint[i] = ring->hint[ring->capacity - kept + i];
-    ring->count = kept;
+    forget_half(heap, ring);
   }
   ring->missed = false;
   ring->hint[ring->count++] = hint;

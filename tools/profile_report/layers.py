@@ -46,7 +46,7 @@ TABLE = [(re.compile(file), re.compile(function), layer) for file, function, lay
     (r"thread/front\.c", r"hak_front_slab_event|hak_front_free_.*|free_tiny|free_block", "heap"),
     (r"thread/front\.c", r".*", "refill"),
     (r"superslab/slab\.c", r"hak_slab_collect|collect_tiny", "remote"),
-    (r"superslab/slab\.c", r".*", "refill"),
+    (r"superslab/(slab|trim)\.c", r".*", "refill"),
     (r"thread/remote\.[ch]", r".*", "remote"),
     (r"thread/heap\.c", r"hak_heap_drain|collected|hak_heap_post|hak_heap_service", "remote"),
     (r"thread/warm\.[ch]", r".*", "warm"),

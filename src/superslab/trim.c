@@ -1,0 +1,123 @@
+// trim.c: the OS pages of a slab in use that hold no live block go back to the system
+// (docs/decisions/0027-pages-in-use.md). Owner only.
+//
+// Absent pages of a tiny slab: the blocks that start in one are free and on no list, for
+// their links would be in it. A block belongs to the page of its first byte: one that
+// reaches into an absent page from the page before may be in use meanwhile.
+
+#include "base/bits.h"
+#include "core/options.h"
+#include "os/os.h"
+#include "superslab/seal.h"
+#include "superslab/slab.h"
+#include "superslab/superslab.h"
+
+#define PAGES_MAX 16 // of a slab, where OS pages have 4 KiB
+
+static uint32_t discard(char *from, char *to) {
+  if (from >= to || !hak_os_discard(from, (size_t)(to - from))) return 0;
+  return (uint32_t)((size_t)(to - from) / hak_os_page_size);
+}
+
+// Of the pages, those without a live block; 0 if the free list is not what it should be.
+static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
+  const size_t page = hak_os_page_size, carved = slab->carved * size;
+  const char *start = hak_slab_start(slab);
+  uint16_t live[PAGES_MAX + 1] = {0}; // blocks that a page has a part of
+  for (unsigned i = 0; i < pages && i * page < carved; i++) {
+    size_t end = (i + 1) * page < carved ? (i + 1) * page : carved;
+    live[i] = (uint16_t)((end - 1) / size - i * page / size + 1);
+  }
+  for (uint64_t rest = slab->absent; rest != 0; rest &= rest - 1) {
+    unsigned i = hak_low_bit(rest);
+    live[i + 1] -= (i + 1) * page % size != 0; // its last block reaches into the next
+  }
+  uint32_t seen = 0;
+  for (void *block = slab->free; block; block = hak_link_get(block)) {
+    size_t at = (size_t)((char *)block - start), last = (at + size - 1) / page;
+    if (at >= carved || ++seen > slab->carved) return 0;
+    live[at / page]--;
+    live[last] -= last != at / page;
+  }
+  uint32_t found = 0;
+  for (unsigned i = 0; i < pages; i++) found |= (uint32_t)(live[i] == 0) << i;
+  return found & ~(uint32_t)slab->absent;
+}
+
+// Takes the blocks that start in the pages out of the free list.
+static void unlink_blocks(hak_slab_t *slab, uint32_t pages) {
+  const char *start = hak_slab_start(slab);
+  void *before = NULL, *next;
+  bool skipped = false;
+  for (void *block = slab->free;; block = next) {
+    bool stays = !block || !(pages >> ((size_t)((char *)block - start) / hak_os_page_size) & 1);
+    next = block ? hak_link_get(block) : NULL;
+    if (!stays) {
+      skipped = true;
+      continue;
+    }
+    if (skipped && before) hak_link_set(before, block);
+    else if (skipped) slab->free = block;
+    skipped = false;
+    before = block;
+    if (!block) return;
+  }
+}
+
+static uint32_t trim_tiny(hak_slab_t *slab) {
+  const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
+  unsigned pages = (unsigned)(HAK_SLAB_SIZE / page);
+  if (pages < 2 || pages > PAGES_MAX) return 0;
+  uint32_t gone = free_pages(slab, pages, size), given = 0;
+  // Pages without a block yet have none to unlink, and only something to give if the
+  // slab's memory was used before. The page where carving goes on stays.
+  size_t carved = slab->carved == slab->capacity ? HAK_SLAB_SIZE : slab->carved * size;
+  uint32_t listed = gone & (((uint32_t)1 << carved / page) - 1);
+  uint32_t unused = gone & ~(((uint32_t)1 << (carved + page - 1) / page) - 1);
+  gone = slab->zeroed ? listed : listed | unused;
+  if (listed) unlink_blocks(slab, listed);
+  slab->absent |= listed;
+  for (uint32_t rest = gone, run; rest != 0; rest &= ~run) {
+    unsigned first = hak_low_bit(rest), n = hak_low_bit(~(uint64_t)(rest >> first));
+    run = (((uint32_t)1 << n) - 1) << first;
+    char *from = hak_slab_start(slab) + first * page;
+    given += discard(from, from + n * page);
+  }
+  return given;
+}
+
+static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
+  const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
+  uint64_t mask = hak_load_relaxed(&slab->mask) & (which | slab->absent), given = 0;
+  if (slab->zeroed) mask &= ((uint64_t)1 << slab->carved) - 1;
+  for (uint64_t rest = mask, run; rest != 0; rest &= ~run) {
+    unsigned first = hak_low_bit(rest), n = hak_low_bit(~(rest >> first));
+    run = (((uint64_t)1 << n) - 1) << first;
+    if ((run & ~slab->absent) == 0) continue;
+    uintptr_t from = (uintptr_t)slab->start + first * size;
+    given +=
+        discard((char *)hak_align_up(from, page), (char *)hak_align_down(from + n * size, page));
+  }
+  slab->absent = mask;
+  return (uint32_t)given;
+}
+
+uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which) {
+  if (HAK_SECURE) return 0; // free blocks are sealed, and looked at when they are used again
+  return hak_slab_kind(slab) == HAK_KIND_TINY ? trim_tiny(slab) : trim_l2(slab, which);
+}
+
+uint32_t hak_slab_carve_absent(hak_slab_t *slab) {
+  const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
+  if (slab->absent == 0) return 0;
+  unsigned i = hak_low_bit(slab->absent);
+  slab->absent &= slab->absent - 1;
+  uint32_t first = (uint32_t)((i * page + size - 1) / size);
+  uint32_t end = (uint32_t)(((i + 1) * page + size - 1) / size);
+  if (end > slab->capacity) end = slab->capacity;
+  char *block = hak_slab_start(slab) + first * size;
+  slab->free = block;
+  for (uint32_t n = first + 1; n < end; n++, block += size) hak_link_set(block, block + size);
+  hak_link_set(block, NULL);
+  return end - first;
+}

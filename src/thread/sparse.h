@@ -1,0 +1,29 @@
+// sparse.h: slabs in use give the OS pages back that hold no live block (row M5;
+// docs/decisions/0027-pages-in-use.md).
+//
+// Twice a look a second apart finds PARTIAL tiny slabs with few live blocks, and L2
+// blocks that were free both times. L2 runs of a class that shrinks are trimmed without
+// waiting for that, as their thread may soon sleep; not while such pages turn out to be
+// needed again: that is a regret, and after a few there is a pause, each longer than the
+// one before.
+//
+// Owner only. Tests: test/unit/test_sparse.c.
+
+#ifndef HAK_THREAD_SPARSE_H
+#define HAK_THREAD_SPARSE_H
+
+#include "base/types.h"
+
+// Blocks of an L2 run were forgotten by their ring: the class shrinks. The run is trimmed
+// when HAK_SPARSE others have followed it, as it may soon be empty and go back whole.
+void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run);
+// Runs that wait for this are trimmed now.
+void hak_sparse_flush(hak_heap_t *heap);
+// A slab with absent pages goes to the front.
+void hak_sparse_needed(hak_heap_t *heap);
+// If it is time, a look at some classes, a few trims at most.
+void hak_sparse_tend(hak_heap_t *heap);
+// Trims all slabs that are not in the front.
+void hak_sparse_trim_all(hak_heap_t *heap);
+
+#endif

@@ -1,0 +1,117 @@
+// Slabs in use give back the OS pages that hold no live block: what is live keeps its
+// contents, nothing is handed out twice, and the memory really goes.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+#include "thread/sparse.h"
+
+enum { MOST = 1 << 16 };
+static void *held[MOST];
+
+static uint64_t trimmed(void) {
+  hak_heap_t *heap = hak_tls_heap;
+  return hak_load_relaxed(&heap->stats[HAK_STAT_page_trim]);
+}
+
+// Random frees, trims and allocations of one size.
+static void contents(size_t size, unsigned most) {
+  uint64_t seed = size, live = 0, trims = 0;
+  unsigned keep[] = {most, most / 2, most / 16, most / 100, 0};
+  for (unsigned round = 0; round < 2 * COUNT(keep); round++) {
+    while (live < most) {
+      CHECK((held[live] = hak_malloc(size)) != NULL);
+      fill(held[live], size, (uintptr_t)held[live]);
+      live++;
+    }
+    while (live > keep[round % COUNT(keep)]) {
+      uint64_t victim = chance_below(&seed, live);
+      CHECK(filled(held[victim], size, (uintptr_t)held[victim]));
+      hak_free(held[victim]);
+      held[victim] = held[--live];
+    }
+    uint64_t before = trimmed();
+    hak_sparse_trim_all(hak_tls_heap);
+    trims += trimmed() - before;
+    hak_heap_check(hak_tls_heap);
+    for (uint64_t i = 0; i < live; i++) CHECK(filled(held[i], size, (uintptr_t)held[i]));
+  }
+  while (live) hak_free(held[--live]);
+  hak_heap_check(hak_tls_heap);
+  if (hak_option(PURGE) >= 2 && !HAK_SECURE && hak_os_page_size == 4096) CHECK(trims != 0);
+}
+
+static void every_class(void) {
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    size_t size = hak_class_size(c);
+    size_t most = SCALED(4 * MIB) / size;
+    contents(size, most < MOST ? (unsigned)most : MOST);
+  }
+}
+ISOLATED(every_class)
+
+// One block in so many survives and pins its slab.
+static void survivors(void) {
+  enum { SIZE = 512, ONE_IN = 100 };
+  if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || hak_os_page_size != 4096) return;
+  unsigned count = 32 * MIB / SIZE, slabs = count / (HAK_SLAB_SIZE / SIZE);
+  for (unsigned i = 0; i < count; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
+  size_t full = status_kib("VmRSS:");
+  for (unsigned i = 0; i < count; i++)
+    if (i % ONE_IN) hak_free(held[i]);
+  hak_trim(0);
+  CHECK(full - status_kib("VmRSS:") > slabs * 12 * 4); // 12 of 16 pages
+  for (unsigned i = 0; i < count; i += ONE_IN) CHECK(*(char *)held[i] == 1);
+}
+ISOLATED(survivors)
+
+// A mid-size peak of which a tenth stays, and nobody does anything afterwards.
+static void mid_peak(void) {
+  enum { COUNT_ = 16000, SIZE = 20 * KIB };
+  if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || !hak_option(L2_RING_CAP)) return;
+  uint64_t seed = 3;
+  size_t before = status_kib("VmRSS:"), live = 0;
+  for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
+  for (unsigned i = 0; i < COUNT_; i++) {
+    if (chance_below(&seed, 10) == 0) live += SIZE / KIB;
+    else hak_free(held[i]);
+  }
+  // Beside what is live: the runs that wait, and 4 SuperSlabs, and what the ring may use again.
+  CHECK(status_kib("VmRSS:") - before < live + live / 5 + HAK_SPARSE * 8 * SIZE / KIB + 4 * 2048);
+}
+ISOLATED(mid_peak)
+
+// Whoever goes on working sees to what is idle without being asked.
+static void sweeps(void) {
+  enum { SIZE = 1000, ONE_IN = 64 };
+  if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || hak_os_page_size != 4096) return;
+  unsigned count = 16 * MIB / SIZE;
+  for (unsigned i = 0; i < count; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
+  for (unsigned i = 0; i < count; i++)
+    if (i % ONE_IN) hak_free(held[i]);
+  size_t before = status_kib("VmRSS:");
+  uint64_t end = hak_os_clock_ms() + 8000;
+  while (before - status_kib("VmRSS:") < 4096 && hak_os_clock_ms() < end) {
+    for (unsigned i = 0; i < 20000; i++) hak_free(hak_malloc(i % 500)); // hits
+    void *some[2000];
+    for (unsigned i = 0; i < COUNT(some); i++) some[i] = hak_malloc(100); // and refills
+    for (unsigned i = 0; i < COUNT(some); i++) hak_free(some[i]);
+    hak_os_sleep_ms(5);
+  }
+  CHECK(before - status_kib("VmRSS:") >= 4096);
+}
+ISOLATED(sweeps)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(every_class),
+    ISOLATED_TEST(survivors),
+    ISOLATED_TEST(mid_peak),
+    ISOLATED_TEST(sweeps),
+  };
+  return RUN(tests);
+}
