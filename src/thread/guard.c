@@ -110,6 +110,8 @@ void hak_guard_start(void) {
   hak_guard_base = (uintptr_t)p;
 }
 
+hak_guard_counts_t hak_guard_counts;
+
 static place_t *claim_place(void) {
   for (unsigned i = 0; i < TRIES; i++) {
     place_t *place = &places[hak_fetch_add_relaxed(&next, 1u) % PLACES];
@@ -140,6 +142,9 @@ void *hak_guard_alloc(size_t size) {
   // Release: pairs with the acquires of who finds it LIVE.
   hak_store_release(&place->state, LIVE);
   hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)hak_os_page_size);
+  hak_fetch_add_relaxed(&hak_guard_counts.allocs, 1);
+  hak_fetch_add_relaxed(&hak_guard_counts.live, 1);
+  hak_fetch_add_relaxed(&hak_guard_counts.bytes, size);
   return place->block;
 }
 
@@ -186,6 +191,8 @@ void hak_guard_free(void *p, const char *function) {
     return;
   }
   bool dirty;
+  hak_fetch_sub_relaxed(&hak_guard_counts.live, 1);
+  hak_fetch_sub_relaxed(&hak_guard_counts.bytes, place->size);
   place->freed.count = hak_os_stack(place->freed.frames, FRAMES);
   place->committed = !hak_os_decommit(page_of(place), hak_os_page_size, &dirty);
   hak_mapped_add(&hak_mapped.metadata_bytes, -(int64_t)hak_os_page_size);

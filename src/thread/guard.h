@@ -13,6 +13,12 @@
 
 HAK_INTERNAL extern uintptr_t hak_guard_base, hak_guard_end; // of all places; 0: none
 
+// Relaxed, figures only: blocks handed out, of them live, bytes of those.
+typedef struct {
+  hak_word_t allocs, live, bytes;
+} hak_guard_counts_t;
+HAK_INTERNAL extern hak_guard_counts_t hak_guard_counts;
+
 // After the program's start-up has gone far enough to allocate.
 void hak_guard_start(void);
 // A block, or NULL: it is not this one's turn, or there is no place.

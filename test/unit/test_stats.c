@@ -9,6 +9,7 @@
 #include "pool/huge.h"
 #include "superslab/size_class.h"
 #include "thread/front.h"
+#include "thread/guard.h"
 #include "thread/heap.h"
 
 enum { TINY, L2, L25, HUGE_, TIERS };
@@ -316,6 +317,27 @@ static void deferred_or_not(void **state) {
   for (deferred = 0; deferred < 2; deferred++) unit_in_child(deferred_frees);
 }
 
+// Sampled blocks are in no slab, and are counted all the same.
+static void guarded_blocks(void) {
+  hak_free(hak_malloc(1));
+  hak_option(GUARD) = 1;
+  hak_guard_start();
+  hak_stats_t before = {0}, now = {0};
+  CHECK(hak_stats_get(&before, sizeof before));
+  void *small = hak_malloc(100), *page = hak_aligned_alloc(64, 2048);
+  CHECK(hak_guard_owns(small) && hak_guard_owns(page));
+  CHECK(hak_stats_get(&now, sizeof now));
+  CHECK_EQUAL(now.allocs - before.allocs, 2);
+  CHECK_EQUAL(now.live_blocks - before.live_blocks, 2);
+  CHECK(now.live_bytes - before.live_bytes >= 100 + 2048);
+  hak_free(small);
+  hak_free(page);
+  CHECK(hak_stats_get(&now, sizeof now));
+  CHECK_EQUAL(now.frees - before.frees, 2);
+  CHECK_EQUAL(now.live_bytes, before.live_bytes);
+}
+ISOLATED(guarded_blocks)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(exact_for_one_thread),
@@ -324,6 +346,7 @@ int main(void) {
     ISOLATED_TEST(right_for_a_running_thread),
     ISOLATED_TEST(stages_add_up),
     ISOLATED_TEST(warm_pool_table),
+    ISOLATED_TEST(guarded_blocks),
     cmocka_unit_test(deferred_or_not),
   };
   return RUN(tests);
