@@ -19,7 +19,7 @@
 #define HAK_TINY_MAX ((size_t)1 << HAK_TINY_MAX_SHIFT) // one slab, many blocks
 #define HAK_L2_MAX ((size_t)56 << 10)                  // a run of slabs, 2 to 56 blocks
 #define HAK_L25_MAX ((size_t)1 << 20)                  // a run of 1 to 16 slabs, one block
-#define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX)             // larger requests are ENOMEM
+#define HAK_SIZE_MAX ((size_t)1 << HAK_ADDRESS_BITS)   // no address space has more: ENOMEM at once
 
 #define HAK_TINY_CLASSES 32
 #define HAK_L2_CLASSES 46
