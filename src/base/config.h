@@ -19,7 +19,7 @@
 #define HAK_TINY_MAX ((size_t)1 << HAK_TINY_MAX_SHIFT) // one slab, many blocks
 #define HAK_L2_MAX ((size_t)56 << 10)                  // a run of slabs, 2 to 56 blocks
 #define HAK_L25_MAX ((size_t)1 << 20)                  // a run of 1 to 16 slabs, one block
-#define HAK_SIZE_MAX ((size_t)1 << HAK_ADDRESS_BITS)   // no address space has more: ENOMEM at once
+#define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX)             // larger requests are ENOMEM
 
 #define HAK_TINY_CLASSES 32
 #define HAK_L2_CLASSES 46
@@ -39,6 +39,7 @@
 // User addresses that can be ours: below 2^48 (5-level addresses are never
 // asked for, so a pointer above is foreign).
 #define HAK_ADDRESS_BITS 48
+#define HAK_ADDRESS_END ((size_t)1 << HAK_ADDRESS_BITS) // no block is that large
 
 // Deferred remote frees: a direct-mapped map of this many slabs per thread.
 // 32 entries: docs/decisions/0003.
