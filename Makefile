@@ -16,7 +16,7 @@ CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
 RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
-.PHONY: all run test bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang model fuzz soak profile budget pgo docs \
+.PHONY: all run test bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang model fuzz soak outside mutation profile budget pgo docs \
         phase7-bench format format-check clean help configure setup-build
 
 ## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
@@ -109,6 +109,17 @@ soak: configure
 	@cmake --preset release -DHAK_TESTS=ON >/dev/null
 	@$(BUILD)
 	$(PYTHON) test/soak/run.py --time $(or $(T),600) --json build/soak.json --chart build/soak.svg
+
+## outside [CHECKS="a b"]: other people's checks of malloc, on the system's and on ours (docs/outside.md)
+outside: configure
+	@tools/setup.sh outside
+	@$(BUILD) --target hakmem hakmem-secure
+	$(PYTHON) test/outside/run.py --lib build/libhakmem.so --lib build/libhakmem-secure.so $(CHECKS)
+
+## mutation [NAMES="a b"]: break one mechanism after the other; the tests that guard it must fail (CONTRIBUTING.md)
+mutation: configure
+	@tools/setup.sh test
+	$(PYTHON) test/mutation/run.py $(NAMES)
 
 ## profile [CMD="prog args"]: where the time of the benchmarks (or a program) goes, by layer (build/profile/)
 profile: all

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh: make a fresh Debian or Ubuntu machine able to run a make target.
 #
-#   tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak
+#   tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak|outside
 #
 # Looks for what the target needs (commands and headers, wherever they came
 # from). Nothing missing: says nothing, exits 0. Missing, and we are root:
@@ -12,7 +12,7 @@ set -euo pipefail
 
 # Who needs it | required? | Debian package | how to see that it is there:
 # a command, a file pattern (starts with /) or a Python module (py:NAME).
-# prog: programs that both the tests and the benchmarks run.
+# prog: programs that both the tests and the benchmarks run; other: the checks of test/outside.
 needs='
 build req gcc                gcc
 build req g++                g++
@@ -55,6 +55,15 @@ test  opt libpython3-testsuite py:test.test_json
 fuzz  req clang-19           clang-19
 fuzz  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.fuzzer-*.a
 fuzz  opt afl++              afl-clang-fast
+other opt glibc-source       /usr/src/glibc/glibc-*.tar.*
+other opt stress-ng          stress-ng
+other opt libglib2.0-tests   /usr/share/installed-tests/glib/hash.test
+other opt python3-numpy      /usr/lib/python3/dist-packages/numpy/core/tests/test_umath.py
+other opt python3-pytest     /usr/lib/python3/dist-packages/pytest/__init__.py
+other opt python3-hypothesis /usr/lib/python3/dist-packages/hypothesis/__init__.py
+other opt libpython3.11-testsuite py:test.test_json
+other opt rustc              rustc
+other opt golang-go          go
 '
 
 # Which rows each target takes.
@@ -63,11 +72,12 @@ build | run) groups='build' ;;
 bench) groups='build bench' ;;
 peers) groups='build bench peers prog' ;;
 profile) groups='build profile' ;;
-test) groups='build test prog' ;;
+test) groups='build test prog other' ;;
 fuzz) groups='build fuzz' ;;
 soak) groups='build test prog bench' ;;
+outside) groups='build other' ;;
 *)
-  echo "usage: tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak" >&2
+  echo "usage: tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak|outside" >&2
   exit 2
   ;;
 esac

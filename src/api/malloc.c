@@ -8,6 +8,7 @@
 #include "hakmem/hakmem.h"
 #include "pool/huge.h"
 #include "pool/l25.h"
+#include "thread/audit.h"
 #include "thread/front.h"
 
 #define PART(name) HAK_INTERNAL extern const char hak_api_part_##name
@@ -19,7 +20,10 @@ __attribute__((used)) static const char *const parts[] = {&hak_api_part_aligned,
                                                           &hak_api_part_glibc, &hak_api_part_stats};
 
 // After the destructors of the program and of libraries that were loaded later.
-__attribute__((destructor(101))) static void at_exit(void) { hak_stats_at_exit(); }
+__attribute__((destructor(101))) static void at_exit(void) {
+  hak_audit_at_exit();
+  hak_stats_at_exit();
+}
 
 void *hak_api_no_memory(void) {
   errno = ENOMEM;
@@ -109,7 +113,7 @@ static void *resize(void *p, size_t size, const char *function) {
     errno = EINVAL;
     return NULL;
   }
-  if (size > HAK_SIZE_MAX - HAK_TAIL) return hak_api_no_memory();
+  if (size >= HAK_ADDRESS_END) return hak_api_no_memory();
   void *q = resize_in_place(&block, p, size);
   if (!q) return move(p, block.usable, size, function);
 #if HAK_SECURE

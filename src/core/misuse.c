@@ -53,6 +53,13 @@ void hak_misuse_written(const void *p, size_t block_size) {
   hak_misuse_finish();
 }
 
+void hak_misuse_lost(const void *slab, size_t block_size, uint64_t blocks) {
+  hak_message("use after free, or double free: a link among the %u-byte blocks at %p was "
+              "overwritten; %u free blocks are lost",
+              (uint64_t)block_size, slab, blocks);
+  hak_misuse_finish();
+}
+
 void hak_misuse_foreign(const char *function, const void *p) {
   hak_module_t m;
   if (!hak_module_of(p, &m))

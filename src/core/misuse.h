@@ -21,6 +21,8 @@ HAK_COLD void hak_misuse_foreign(const char *function, const void *p);
 HAK_COLD void hak_misuse_no_seal(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_overflow(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_written(const void *p, size_t block_size);
+// So many blocks of a slab cannot be found any more.
+HAK_COLD void hak_misuse_lost(const void *slab, size_t block_size, uint64_t blocks);
 HAK_COLD void hak_misuse_size(const char *function, const void *p, size_t size, size_t block_size);
 
 #endif

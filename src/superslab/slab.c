@@ -106,12 +106,19 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
 #if HAK_SECURE
   slab->free = link_shuffled(block, batch, size);
 #else
-  slab->free = block;
+  char *first = block;
   for (uint32_t i = 1; i < batch; i++, block += size) hak_link_set(block, block + size);
   hak_link_set(block, NULL);
+  slab->free = first;
 #endif
   slab->carved = (uint16_t)(slab->carved + batch);
   return batch;
+}
+
+void hak_slab_lost(hak_slab_t *slab, uint64_t blocks) {
+  hak_owner_add(&slab->allocs, blocks); // as if the program had them, for good
+  if (blocks >= HAK_LOST_MIN)
+    hak_misuse_lost(hak_slab_start(slab), hak_class_size(hak_slab_class(slab)), blocks);
 }
 
 static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
@@ -160,6 +167,10 @@ void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
   slab->place = place;
   if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
   uint64_t live = hak_slab_live(slab);
+  if (!HAK_SECURE && HAK_UNLIKELY(live < slab->carved) && place == HAK_PLACE_FULL) {
+    hak_slab_lost(slab, slab->carved - live);
+    live = slab->carved;
+  }
   hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);
   hak_store_relaxed(&slab->frees_left, live - mark);
 }

@@ -79,6 +79,12 @@ uint32_t hak_slab_carve_absent(hak_slab_t *slab);
 // Returns how many.
 uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which);
 
+// Tiny: by the slab's counts so many blocks more should be on its free list than are: a
+// link was overwritten. Reported, and the blocks are given up. A few may be those of a
+// signal handler that never came back.
+#define HAK_LOST_MIN 8
+HAK_COLD void hak_slab_lost(hak_slab_t *slab, uint64_t blocks);
+
 // Take back what other threads freed; with dequeue also leaves QUEUED state (the
 // caller has just taken the slab from its inbox). Returns the number of blocks.
 uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue);

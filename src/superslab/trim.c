@@ -75,8 +75,8 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
   uint32_t listed = gone & (((uint32_t)1 << carved / page) - 1);
   uint32_t unused = gone & ~(((uint32_t)1 << (carved + page - 1) / page) - 1);
   gone = slab->zeroed ? listed : listed | unused;
+  slab->absent |= listed; // first: who comes between counts what is on no list
   if (listed) unlink_blocks(slab, listed);
-  slab->absent |= listed;
   for (uint32_t rest = gone, run; rest != 0; rest &= ~run) {
     unsigned first = hak_low_bit(rest), n = hak_low_bit(~(uint64_t)(rest >> first));
     run = (((uint32_t)1 << n) - 1) << first;

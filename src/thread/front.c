@@ -212,6 +212,7 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
 }
 
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
+  if (size >= HAK_ADDRESS_END) return NULL; // nothing is given up for it
   void *p = hak_huge_alloc(size, alignment);
   if (!p) {
     hak_heap_reclaim_all(heap, 0);

@@ -6,16 +6,29 @@
 #include "superslab/slab.h"
 #include "thread/heap.h"
 
+// The block that the chain ends with was handed over last time already: it is taken off
+// again and reported. False: there is no other.
+HAK_COLD static bool twice(hak_remote_entry_t *entry, hak_slab_t *slab, const char *function) {
+  void *block = entry->tail, *before = entry->head;
+  for (uint32_t i = 2; i < entry->count; i++) before = hak_link_get(before);
+  entry->tail = before;
+  entry->count--;
+  hak_misuse_double_free(function, block, hak_class_size(hak_slab_class(slab)));
+  return entry->count != 0;
+}
+
 // Adds a chain (tiny) or set (L2) of blocks to the slab's remote word (R1).
 // mine: this thread's heap, NULL without one; function: what the program called.
-static void push(hak_slab_t *slab, const hak_remote_entry_t *entry, hak_heap_t *mine,
+static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
                  const char *function) {
   uint64_t old = hak_load_relaxed(&slab->remote), now;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   do {
     if (tiny) {
+      void *top = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
+      if (HAK_UNLIKELY(entry->tail == top) && !twice(entry, slab, function)) return;
       uint64_t count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + entry->count;
-      hak_link_set(entry->tail, (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK));
+      hak_link_set(entry->tail, top);
       now = (uintptr_t)entry->head | count << HAK_REMOTE_COUNT_SHIFT;
     } else {
       now = old | entry->mask;
@@ -94,7 +107,7 @@ bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
 
 void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
   if (HAK_LIKELY(!hak_option(POOL_MID_INUSE_DEFERRED))) {
-    const hak_remote_entry_t one = {.slab = slab, .mask = (uint64_t)1 << block, .count = 1};
+    hak_remote_entry_t one = {.slab = slab, .mask = (uint64_t)1 << block, .count = 1};
     push(slab, &one, heap, function);
     return;
   }

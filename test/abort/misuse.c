@@ -134,6 +134,49 @@ static void huge_twice(void) { // the mapping is gone, and with it what it was
   misuse(p);
 }
 
+// What only a later look shows: when a free list ends too early, or at the exit.
+static void list_cut(void) {
+  enum { N = 40 };
+  static void *p[N + 100]; // more than a slab has
+  for (size_t i = 0; i < N; i++) p[i] = malloc(900);
+  void *slab = (void *)((uintptr_t)p[0] & ~(uintptr_t)0xffff);
+  char line[300];
+  int n = snprintf(line, sizeof line,
+                   "expect: hakmem: use after free, or double free: a link among the %zu-byte blocks at %p was "
+                   "overwritten; %d free blocks are lost\n", size_of(p[0]), slab, N - 1);
+  if (write(1, line, (size_t)n) != n) _exit(4);
+  for (size_t i = 0; i < N; i++) free(p[i]);
+  *(void *volatile *)hide(p[N - 1]) = NULL;
+  for (size_t i = 0; i < N + 100; i++) p[i] = malloc(900);
+  for (size_t i = 0; i < N + 100; i++) free(p[i]);
+}
+
+_Noreturn static void end_now(void *misused) {
+  misuse(misused);
+  exit(0);
+}
+static void exit_inside_tiny(void) {
+  char *p = malloc(900);
+  expect(p + 32, "not the start of a block; it lies 32 bytes inside the %zu-byte block at %p", size_of(p), (void *)p);
+  end_now(p + 32);
+}
+static void exit_twice_tiny(void) {
+  void *p = malloc(900), *q = malloc(900);
+  expect(p, "double free of a %zu-byte block", size_of(p));
+  free(p), free(q);
+  end_now(p);
+}
+static void exit_link(void) {
+  void *p = malloc(900), *q = malloc(900);
+  char line[200];
+  int n = snprintf(line, sizeof line, "expect: hakmem: use after free: the link of the free block at %p was "
+                   "overwritten\n", p);
+  if (write(1, line, (size_t)n) != n) _exit(4);
+  free(p);
+  *(void *volatile *)hide(p) = (void *)0x4141414141414141;
+  end_now(q);
+}
+
 static void *thread_block;
 static void *make(void *size) {
   thread_block = malloc((size_t)(uintptr_t)size);
@@ -165,6 +208,13 @@ static void remote_l25(void) { remote(100000); }
 static void *free_it(void *p) {
   misuse(p);
   return NULL;
+}
+static void others_tiny(void) { // each of two threads frees it once
+  void *p = malloc(64), *keep = malloc(64);
+  expect(p, "double free of a %zu-byte block", size_of(p));
+  run(free_it, p);
+  run(free_it, p);
+  free(keep);
 }
 static void owner_then_other_l2(void) {
   void *p = malloc(6000), *keep = malloc(6000);
@@ -316,7 +366,8 @@ static const struct {
     CASE(l2_apart_4097), CASE(l2_apart_8192), CASE(l2_apart_57344),
     CASE(l25_57345), CASE(l25_65536), CASE(l25_300000), CASE(l25_1_mib), CASE(l25_apart),
     CASE(huge_twice), CASE(remote_tiny), CASE(remote_l2), CASE(remote_l25),
-    CASE(owner_then_other_l2), CASE(orphan_l2),
+    CASE(owner_then_other_l2), CASE(orphan_l2), CASE(others_tiny),
+    CASE(list_cut), CASE(exit_inside_tiny), CASE(exit_twice_tiny), CASE(exit_link),
     CASE(misaligned_tiny_1), CASE(misaligned_tiny_8), CASE(misaligned_l2_1),
     CASE(misaligned_l2_8), CASE(misaligned_l25_1), CASE(misaligned_l25_8),
     CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),

@@ -111,6 +111,29 @@ static void calloc_is_zero_also_on_used_memory(void **state) {
   }
 }
 
+// The memory was used by blocks of another size, and went back in between.
+static void calloc_is_zero_where_another_size_was(void **state) {
+  (void)state;
+  enum { N = 4000 };
+  static void *p[N];
+  static const size_t sizes[] = {64, 1000, 5000, 20000, 1000, 70000, 3000};
+  for (size_t s = 1; s < COUNT(sizes); s++) {
+    size_t before = 4 * MIB / sizes[s - 1], after = 4 * MIB / sizes[s];
+    if (before > N) before = N;
+    if (after > N) after = N;
+    for (size_t i = 0; i < before; i++) {
+      assert_non_null(p[i] = malloc(sizes[s - 1]));
+      memset(p[i], 0xdb, malloc_usable_size(p[i]));
+    }
+    for (size_t i = 0; i < before; i++) free(p[i]);
+    for (size_t i = 0; i < after; i++) {
+      assert_non_null(p[i] = calloc(1, sizes[s]));
+      assert_true(all_zero(p[i], sizes[s]));
+    }
+    for (size_t i = 0; i < after; i++) free(p[i]);
+  }
+}
+
 static void calloc_of_every_tiny_size_is_zero(void **state) {
   (void)state;
   for (size_t size = 0; size <= 2100; size++) {
@@ -330,6 +353,7 @@ int main(void) {
       cmocka_unit_test(powers_of_two_and_their_neighbours),
       cmocka_unit_test(a_million_small_blocks_live_at_once),
       cmocka_unit_test(calloc_is_zero_also_on_used_memory),
+      cmocka_unit_test(calloc_is_zero_where_another_size_was),
       cmocka_unit_test(calloc_of_every_tiny_size_is_zero),
       cmocka_unit_test(calloc_of_nothing),
       cmocka_unit_test(sparse_calloc_stays_untouched),

@@ -381,7 +381,8 @@ int main(int argc, char **argv) {
           dprintf(1, "%s\n", name);
         } else if (strcmp(name, argv[1]) == 0) {
           k->run(*size, v->n);
-          end("SURVIVED\n", 0);
+          if (write(1, "SURVIVED\n", 9) != 9) return 5;
+          return 0; // as programs end: by exit
         }
       }
     }

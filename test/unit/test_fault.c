@@ -347,6 +347,28 @@ static void limit_set_late(void **state) {
   unit_in_child(limit_after_start);
 }
 
+// What no address space can hold is refused without asking the system, and without
+// giving up what is kept for reuse.
+static void impossible_sizes(void) {
+  void *p = hak_malloc(100);
+  hak_os_fault(HAK_FAULT_ALL, UINT64_MAX, false); // none fails, all are counted
+  for (unsigned shift = 48; shift < 64; shift++) {
+    size_t size = ((size_t)1 << shift) + 1;
+    errno = 0;
+    CHECK(hak_malloc(size) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(hak_calloc(size, 1) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(hak_realloc(p, size) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(hak_aligned_alloc(64, size + 63) == NULL && errno == ENOMEM);
+  }
+  CHECK_EQUAL(hak_os_fault_calls(), 0);
+  hak_os_fault(0, 0, false);
+  hak_free(p);
+}
+ISOLATED(impossible_sizes)
+
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "start") == 0) return started_with_faults();
   if (argc == 2 && strcmp(argv[1], "limit") == 0) return with_a_limit();
@@ -354,6 +376,7 @@ int main(int argc, char **argv) {
     cmocka_unit_test(each_call_once),           cmocka_unit_test(all_calls_from_each_on),
     cmocka_unit_test(giving_back_always_fails), cmocka_unit_test(faults_at_start),
     cmocka_unit_test(address_space_used_up),    cmocka_unit_test(limit_set_late),
+    ISOLATED_TEST(impossible_sizes),
   };
   return RUN(tests);
 }

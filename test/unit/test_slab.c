@@ -124,7 +124,8 @@ static void arithmetic(void) {
       }
       default:
         mark = chance_below(&seed, live + away + 2);
-        hak_slab_leave_active(slab, mark > 1 ? HAK_PLACE_FULL : HAK_PLACE_PARTIAL, mark);
+        // Not FULL: that is for a slab with nothing on its list, and says so if it is not.
+        hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, mark);
         if (mark == 0) hak_slab_enter_active(slab);
         break;
       }

@@ -1,0 +1,74 @@
+#include "thread/audit.h"
+
+#include "core/misuse.h"
+#include "superslab/seal.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+
+#define BLOCKS_MAX 2048 // looked at in all: some microseconds
+#define SLAB_BLOCKS 32  // a slab itself is as much work as so many blocks
+
+#if HAK_SECURE
+
+void hak_audit_at_exit(void) {}
+
+#else
+
+typedef struct {
+  hak_slab_t *slab;
+  char *start;
+  size_t size;
+  uint32_t length;
+  uint64_t seen[HAK_SLAB_SIZE / HAK_MIN_BLOCK / 64]; // bit i = block i is on the list
+} audit_t;
+
+// False: block, to which the link of `before` leads, is no free block or one for the second
+// time, which has been reported.
+static bool look(audit_t *audit, const char *block, const char *before) {
+  size_t offset = (size_t)(block - audit->start);
+  unsigned c = hak_slab_class(audit->slab);
+  if (offset >= audit->slab->capacity * audit->size || offset % HAK_MIN_BLOCK) {
+    hak_misuse_written(before ? before : audit->start, 0);
+    return false;
+  }
+  uint32_t number = hak_class_block_at(c, offset);
+  const char *start = audit->start + number * audit->size;
+  uint64_t bit = (uint64_t)1 << number % 64;
+  bool again = audit->seen[number / 64] & bit;
+  if (start != block) hak_misuse_interior("free", block, start, audit->size);
+  else if (again) hak_misuse_double_free("free", block, audit->size);
+  audit->seen[number / 64] |= bit;
+  return start == block && !again;
+}
+
+// False: no block is left to be looked at.
+static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
+  if (*left < SLAB_BLOCKS) return false;
+  *left -= SLAB_BLOCKS;
+  audit_t audit = {
+      .slab = slab, .start = hak_slab_start(slab), .size = hak_class_size(hak_slab_class(slab))};
+  const char *before = NULL;
+  for (char *block = slab->free; block; before = block, block = hak_link_get(block)) {
+    if (*left == 0) return false;
+    if (!look(&audit, block, before)) return true;
+    audit.length++;
+    --*left;
+  }
+  int64_t lost = (int64_t)(slab->carved - audit.length - hak_slab_live(slab));
+  if (lost > 0 && slab->absent == 0) hak_slab_lost(slab, (uint64_t)lost);
+  return true;
+}
+
+void hak_audit_at_exit(void) {
+  hak_heap_t *heap = hak_tls_heap;
+  if (heap == &hak_heap_none) return;
+  uint32_t left = BLOCKS_MAX;
+  for (unsigned c = 0; c < HAK_TINY_CLASSES; c++) {
+    hak_slab_t *front = hak_heap_front(heap, c);
+    if (front != &hak_slab_none && !audit_slab(front, &left)) return;
+    for (uint32_t i = heap->partial[c]; i != 0; i = hak_slab_at(i)->next)
+      if (!audit_slab(hak_slab_at(i), &left)) return;
+  }
+}
+
+#endif

@@ -1,0 +1,74 @@
+"""The promises of README and docs/security.md, and for each an edit that breaks its
+mechanism, with the tests that must notice."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    name: str
+    promise: str
+    file: str
+    old: str           # occurs once in the file
+    new: str
+    targets: tuple[str, ...]  # of ninja, what the tests run
+    tests: tuple[str, ...]    # of CTest: each must fail with the edit, and pass without
+    short: bool = False       # part of make test
+
+
+ABORT = ("hakmem", "abort_misuse")
+SECURE = ("hakmem-secure", "abort_secure")
+
+MUTATIONS = (
+    Mutation("double_free", "a block freed twice in a row is named", "src/thread/front.h",
+             "if (HAK_UNLIKELY(head == p)) {", "if (HAK_UNLIKELY(head == p && p == NULL)) {",
+             ABORT, ("abort.free.tiny_100",), short=True),
+    Mutation("inside", "a pointer inside a block is named", "src/superslab/slab.h",
+             "return (uint64_t)product < slab->inverse && n < slab->capacity;", "return n < slab->capacity;",
+             ABORT, ("abort.free.inside_l2_middle",)),
+    Mutation("misaligned", "a misaligned pointer is named", "src/thread/front.c",
+             "  if ((uintptr_t)p & (HAK_MIN_BLOCK - 1)) {", "  if (((uintptr_t)p & (HAK_MIN_BLOCK - 1)) > HAK_MIN_BLOCK) {",
+             ABORT, ("abort.free.misaligned_tiny_8",)),
+    Mutation("errno_kept", "free leaves errno alone", "src/os/os_linux.c",
+             "{ errno = *saved; }", "{ (void)saved; }",
+             ("unit_fault",), ("unit.fault",)),
+    Mutation("enomem", "out of memory is NULL and ENOMEM", "src/api/malloc.c",
+             "  errno = ENOMEM;\n", "",
+             ("hakmem", "api_test_malloc"), ("api.malloc",)),
+    Mutation("idle", "memory goes back when a load is over", "src/superslab/shared_pool.c",
+             "if (idle > 0 && now > (int32_t)keep) {", "if (idle > 0 && now > (int32_t)keep && keep == UINT32_MAX) {",
+             ("unit_shared_pool",), ("unit.shared_pool",)),
+    Mutation("orphans", "heaps of ended threads are taken by new ones", "src/thread/heap.c",
+             "hak_heap_t *heap = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);\n"
+             "  if (!heap) heap = take_orphan(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);\n",
+             "hak_heap_t *heap = NULL;\n",
+             ("unit_threads",), ("unit.threads",)),
+    Mutation("remote", "no block freed by another thread is lost", "src/thread/heap.c",
+             "  hak_quarantine_flush(heap);\n  hak_remote_flush(heap);\n  hak_heap_drain(heap);\n  for",
+             "  hak_quarantine_flush(heap);\n  hak_heap_drain(heap);\n  for",
+             ("unit_threads",), ("unit.threads",)),
+    Mutation("calloc", "calloc gives zeros, also where it knows better than to write them", "src/thread/front.c",
+             "if (zeroed) *zeroed = slab->zeroed;", "if (zeroed) *zeroed = true;",
+             ("hakmem", "api_test_malloc"), ("api.malloc",)),
+    Mutation("fork", "a forked child can go on", "src/thread/process.c",
+             "pthread_atfork(NULL, NULL, after_fork_in_child);", "(void)after_fork_in_child;",
+             ("unit_heap",), ("unit.heap",)),
+    Mutation("usable_size", "malloc_usable_size tells the truth", "src/superslab/seal.h",
+             "  *size = place;", "  *size = place + 16;",
+             ("hakmem", "api_test_malloc"), ("api.malloc",)),
+    Mutation("lost", "a free list that a write cut off is noticed when its slab is full", "src/superslab/slab.c",
+             "if (blocks >= HAK_LOST_MIN)", "if (blocks > UINT16_MAX)",
+             ABORT, ("abort.free.list_cut",)),
+    Mutation("seal", "secure library: an overflow by one byte is noticed", "src/superslab/seal.h",
+             ">> half >> half == 0;", ">> half >> half != 1;",
+             SECURE, ("abort.secure.overflow_tiny",), short=True),
+    Mutation("quarantine", "secure library: a freed block is not reused at once", "src/thread/quarantine.c",
+             "if (HAK_UNLIKELY(place > hak_secret.held_bytes)) {", "if (place != 0) {",
+             SECURE, ("abort.secure.not_reused_at_once",), short=True),
+    Mutation("gaps", "secure library: no access beyond a SuperSlab", "src/superslab/superslab.c",
+             "return HAK_SECURE && next <= GAPS_END", "return HAK_SECURE && next > UINT32_MAX - 1 && next <= GAPS_END",
+             SECURE, ("abort.secure.gap_behind_superslab",)),
+    Mutation("guards", "HAKMEM_GUARD: a sampled block has a page without access on either side", "src/thread/guard.c",
+             "hak_os_commit(page, hak_os_page_size)", "hak_os_commit(page - hak_os_page_size, 3 * hak_os_page_size)",
+             ("hakmem", "abort_guard"), ("abort.guard.overflow",)),
+)
