@@ -15,7 +15,7 @@
 struct CMUnitTest {
   const char *name;
   void (*run)(void **state);
-  int (*set_up)(void **state), (*tear_down)(void **state); // not used here
+  int (*set_up)(void **state), (*tear_down)(void **state); // may be NULL; 0: done
   void *state;
 };
 #define cmocka_unit_test(function) {#function, function, NULL, NULL, NULL}
@@ -65,11 +65,16 @@ __attribute__((unused)) static int cmocka_run_(const struct CMUnitTest *tests, s
   static const char *const verdicts[] = {"ok", "FAILED", "skipped"};
   volatile int failed = 0; // changed between setjmp and longjmp
   for (volatile size_t i = 0; i < count; i++) {
-    void *state = tests[i].state;
+    static void *state; // outlives the longjmp
+    state = tests[i].state;
     printf("%s\n", tests[i].name);
     fflush(stdout);
-    int verdict = setjmp(cmocka_end_of_test_);
-    if (verdict == 0) tests[i].run(&state);
+    volatile int verdict = setjmp(cmocka_end_of_test_);
+    if (verdict == 0) {
+      if (tests[i].set_up && tests[i].set_up(&state) != 0) fail_msg("it could not be set up");
+      tests[i].run(&state);
+    }
+    if (tests[i].tear_down && tests[i].tear_down(&state) != 0) verdict = 1;
     printf("%s: %s\n", tests[i].name, verdicts[verdict]);
     fflush(stdout);
     failed += verdict == 1;

@@ -189,7 +189,9 @@ static void every_call(bool just_once) {
   assert_true(n > 50);
   printf("%llu system calls, each fails %s\n", (unsigned long long)n, just_once ? "once" : "and all after it");
   once = just_once;
-  for (uint64_t i = 0; i < n; i += SANITIZED ? 5 : 1) {
+  // Every fifth where it takes long, or was done: pretended pages change no order of calls.
+  uint64_t step = EMULATED ? 31 : SANITIZED || getenv("HAK_OS_PAGE") ? 5 : 1;
+  for (uint64_t i = 0; i < n; i += step) {
     skip_calls = i;
     unit_in_child(under_faults);
   }
@@ -256,6 +258,7 @@ static int started_with_faults(void) {
 }
 static void faults_at_start(void **state) {
   (void)state;
+  if (EMULATED) skip(); // it cannot start itself again
   for (unsigned i = 0; i < 8; i++) {
     char fault[16];
     snprintf(fault, sizeof fault, "1%u", i);
