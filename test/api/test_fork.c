@@ -181,6 +181,7 @@ static void on_child(void) { handler(&born); }
 
 static void atfork_handlers_allocate(void **state) {
   (void)state;
+  if (EMULATED) skip();
   assert_int_equal(pthread_atfork(on_prepare, on_parent, on_child), 0);
   pthread_t thread[WORKERS];
   start_workers(thread);
