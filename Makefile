@@ -16,7 +16,7 @@ CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
 RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
-.PHONY: all run test bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang model fuzz soak outside mutation profile budget pgo docs \
+.PHONY: all run test bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation profile budget pgo docs \
         phase7-bench format format-check clean help configure setup-build
 
 ## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
@@ -38,13 +38,18 @@ run: configure
 	@$(BUILD) --target hakmem launch
 	@./hakmem run $(CMD)
 
-## test: everything: all tests, then unit, stress and fuzz under asan, ubsan, tsan, a clang build
+## test: everything: all tests, then unit, stress and fuzz under asan, ubsan, tsan, a clang build, aarch64, musl
 test:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check.py
 
 ## asan, ubsan, tsan: build that preset, run its unit, stress and fuzz tests
 asan ubsan tsan:
+	@tools/setup.sh test
+	@$(PYTHON) tools/check.py $@
+
+## aarch64, musl: cross-build for AArch64 and run its tests under qemu-user; the same with musl (docs/platforms.md)
+aarch64 musl:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check.py $@
 

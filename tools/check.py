@@ -31,7 +31,7 @@ class Stage:
     folder: str                # the preset's binary folder
     labels: str | None = None  # CTest label pattern; None: all tests
     tests: bool = True         # False: building is the check
-    needs: str = "cmake"       # command without which the stage is skipped
+    needs: tuple[str, ...] = () # commands without which the stage is skipped
     define: tuple = ()
 
 
@@ -42,7 +42,10 @@ STAGES = {
     "ubsan": Stage("ubsan", "build/ubsan", THREADS_AND_MODULES),
     "tsan": Stage("tsan", "build/tsan", THREADS_AND_MODULES),
     # -Werror is the tree's own; a second compiler's warnings are the check.
-    "clang": Stage("clang", "build/clang", tests=False, needs="clang-19"),
+    "clang": Stage("clang", "build/clang", tests=False, needs=("clang-19",)),
+    # Another machine and another C library: docs/platforms.md.
+    "aarch64": Stage("aarch64", "build/aarch64", needs=("aarch64-linux-gnu-g++", "qemu-aarch64")),
+    "musl": Stage("musl", "build/musl", needs=("musl-gcc",)),
 }
 
 
@@ -67,8 +70,9 @@ def build(stage):
 def run_stage(name):
     stage, result, start = STAGES[name], Result(), time.monotonic()
     print(f"\n=== {name} " + "=" * (60 - len(name)), flush=True)
-    if shutil.which(stage.needs) is None:
-        result.skipped.append(f"{name} (no {stage.needs} on this machine)")
+    missing = [command for command in stage.needs if shutil.which(command) is None]
+    if missing:
+        result.skipped.append(f"{name} (no {' and no '.join(missing)} on this machine)")
     elif not build(stage):
         result.failed.append("(build)")
     elif stage.tests:

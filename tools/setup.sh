@@ -47,6 +47,11 @@ test  req libgtest-dev       /usr/include/gtest/gtest.h
 test  req valgrind           valgrind
 test  req binutils           objdump
 test  opt spin               spin
+test  opt gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+test  opt g++-aarch64-linux-gnu aarch64-linux-gnu-g++
+test  opt libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdlib.h
+test  opt qemu-user          qemu-aarch64
+test  opt musl-tools         musl-gcc
 test  opt gdb                gdb
 test  opt xz-utils           xz
 test  opt zstd               zstd

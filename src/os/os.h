@@ -88,9 +88,11 @@ enum {
   HAK_FAULT_DISCARD = 8,
   HAK_FAULT_REMAP = 16,
   HAK_FAULT_ALL = 31,
+  HAK_FAULT_HIGH = 32, // a new mapping lies above what HAK_ADDRESS_BITS can name
 };
 void hak_os_fault(unsigned kinds, uint64_t skip, bool once);
-uint64_t hak_os_fault_calls(void); // calls of those kinds since hak_os_fault
+uint64_t hak_os_fault_calls(void);    // calls of those kinds since hak_os_fault
+bool hak_os_fault_due(unsigned kind); // counts a call; whether it is to fail
 #endif
 
 #endif

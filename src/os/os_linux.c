@@ -1,4 +1,5 @@
-// os_linux.c: os.h on Linux. The only file that makes system calls.
+// os_linux.c: os.h on Linux. The only file that makes system calls, those on memory by way of
+// kernel.h.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -7,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -15,6 +15,8 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/config.h"
+#include "os/kernel.h"
 #include "os/os.h"
 
 // Newer than some headers; older kernels refuse them, which callers expect.
@@ -46,26 +48,31 @@ void hak_os_fault(unsigned kinds, uint64_t skip, bool once) {
 
 uint64_t hak_os_fault_calls(void) { return hak_load_seq_cst(&fault_calls); }
 
-static bool faulty(unsigned kind) {
+bool hak_os_fault_due(unsigned kind) {
   if (!(hak_load_seq_cst(&fault_kinds) & kind)) return false;
   uint64_t n = hak_fetch_add_relaxed(&fault_calls, 1);
   uint64_t skip = hak_load_seq_cst(&fault_skip);
   return hak_load_seq_cst(&fault_once) ? n == skip : n >= skip;
 }
-#define FAULTY(kind) faulty(kind)
+#define FAULTY(kind) hak_os_fault_due(kind)
 #else
 #define FAULTY(kind) false
 #endif
 
 void hak_os_init(void) {
   size_t size = getauxval(AT_PAGESZ);
-  if (hak_is_pow2(size)) hak_os_page_size = size;
+  if (hak_is_pow2(size)) hak_os_page_size = hak_kernel_page(size);
 }
 
 static void *map_at(void *hint, size_t size, int protection, int flags) {
   if (FAULTY(HAK_FAULT_MAP)) return NULL;
-  void *p = mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
+  void *p = hak_kernel_mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags);
+  if (p == MAP_FAILED) return NULL;
+  // Kernels with 5-level page tables give such addresses to who asks for them; what comes
+  // unasked has no place in the tables of this process and is refused.
+  if (HAK_LIKELY(((uintptr_t)p + size - 1) >> HAK_ADDRESS_BITS == 0)) return p;
+  hak_kernel_munmap(p, size);
+  return NULL;
 }
 
 static void *map_aligned(size_t size, size_t alignment, int protection, int flags) {
@@ -76,19 +83,19 @@ static void *map_aligned(size_t size, size_t alignment, int protection, int flag
   // The kernel places mappings downwards: the aligned address just below this
   // one is usually free, and asking for it costs no excess address space.
   char *hint = (char *)hak_align_down((uintptr_t)p, alignment);
-  munmap(p, size);
+  hak_kernel_munmap(p, size);
   // Never the address 0, which a privileged process may be given.
   p = hint ? map_at(hint, size, protection, flags | MAP_FIXED_NOREPLACE) : NULL;
   if (p && ((uintptr_t)p & (alignment - 1)) == 0) return p;
-  if (p) munmap(p, size);
+  if (p) hak_kernel_munmap(p, size);
   size_t span = size + alignment - hak_os_page_size;
   p = map_at(NULL, span, protection, flags | MAP_NORESERVE);
   if (!p) return NULL;
   char *start = (char *)hak_align_up((uintptr_t)p, alignment);
   char *end = start + size;
   // A trim that is refused (too many mappings) leaks address space, no memory.
-  if (start > p) munmap(p, (size_t)(start - p));
-  if (p + span > end) munmap(end, (size_t)(p + span - end));
+  if (start > p) hak_kernel_munmap(p, (size_t)(start - p));
+  if (p + span > end) hak_kernel_munmap(end, (size_t)(p + span - end));
   return start;
 }
 
@@ -103,19 +110,19 @@ void *hak_os_map(size_t size, size_t alignment) {
 bool hak_os_unmap(void *p, size_t size) {
   KEEP_ERRNO;
   if (FAULTY(HAK_FAULT_UNMAP)) return false;
-  return munmap(p, size) == 0;
+  return hak_kernel_munmap(p, size) == 0;
 }
 
 bool hak_os_commit(void *p, size_t size) {
   KEEP_ERRNO;
   if (FAULTY(HAK_FAULT_COMMIT)) return false;
-  return mprotect(p, size, PROT_READ | PROT_WRITE) == 0;
+  return hak_kernel_mprotect(p, size, PROT_READ | PROT_WRITE) == 0;
 }
 
 bool hak_os_discard(void *p, size_t size) {
   KEEP_ERRNO;
   if (FAULTY(HAK_FAULT_DISCARD)) return false;
-  return madvise(p, size, MADV_DONTNEED) == 0;
+  return hak_kernel_madvise(p, size, MADV_DONTNEED) == 0;
 }
 
 bool hak_os_decommit(void *p, size_t size, bool *dirty) {
@@ -124,8 +131,8 @@ bool hak_os_decommit(void *p, size_t size, bool *dirty) {
   // One call drops the pages, the charge and the access rights. It fails only
   // when the kernel has no room for another mapping.
   if (!FAULTY(HAK_FAULT_UNMAP) &&
-      mmap(p, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
-          MAP_FAILED)
+      hak_kernel_mmap(p, size, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED) != MAP_FAILED)
     return true;
   *dirty = !hak_os_discard(p, size);
   return false;
@@ -133,24 +140,25 @@ bool hak_os_decommit(void *p, size_t size, bool *dirty) {
 
 void hak_os_populate(void *p, size_t size) {
   KEEP_ERRNO;
-  madvise(p, size, MADV_POPULATE_WRITE);
+  hak_kernel_madvise(p, size, MADV_POPULATE_WRITE);
 }
 
 void hak_os_huge_pages(void *p, size_t size, bool on) {
   KEEP_ERRNO;
-  madvise(p, size, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  hak_kernel_madvise(p, size, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
 bool hak_os_resize(void *p, size_t old_size, size_t new_size) {
   KEEP_ERRNO;
   if (FAULTY(HAK_FAULT_REMAP)) return false;
-  return mremap(p, old_size, new_size, 0) != MAP_FAILED;
+  return hak_kernel_mremap(p, old_size, new_size, 0, NULL) != MAP_FAILED;
 }
 
 bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target) {
   KEEP_ERRNO;
   if (FAULTY(HAK_FAULT_REMAP)) return false;
-  return mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, target) != MAP_FAILED;
+  return hak_kernel_mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, target) !=
+         MAP_FAILED;
 }
 
 size_t hak_os_address_limit(void) {

@@ -28,19 +28,21 @@ typedef struct {
   trace_t allocated, freed;
 } place_t;
 
-uintptr_t hak_guard_base, hak_guard_end;
+_Atomic uintptr_t hak_guard_base;
+uintptr_t hak_guard_end;
 static place_t *places;
 static _Atomic uint64_t turns; // allocations that could have been sampled
 static _Atomic uint32_t next;  // place to look at first: the one not used for longest
 
 // guard | page 0 | guard | page 1 | ... | guard
 static char *page_of(const place_t *place) {
-  return (char *)hak_guard_base + (size_t)(2 * (place - places) + 1) * hak_os_page_size;
+  return (char *)hak_load_relaxed(&hak_guard_base) +
+         (size_t)(2 * (place - places) + 1) * hak_os_page_size;
 }
 
 // The place with that page or, for an address between pages, the one whose block is nearer.
 static place_t *place_at(const void *p) {
-  size_t unit = ((uintptr_t)p - hak_guard_base) / hak_os_page_size;
+  size_t unit = ((uintptr_t)p - hak_load_relaxed(&hak_guard_base)) / hak_os_page_size;
   if (unit & 1) return &places[unit / 2];
   if (unit == 0) return &places[0];
   if (unit == 2 * PLACES) return &places[PLACES - 1];
@@ -107,7 +109,7 @@ void hak_guard_start(void) {
   hak_os_stack_prepare();
   hak_os_on_fault(look);
   hak_guard_end = (uintptr_t)p + (2 * PLACES + 1) * hak_os_page_size;
-  hak_guard_base = (uintptr_t)p;
+  hak_store_release(&hak_guard_base, (uintptr_t)p);
 }
 
 hak_guard_counts_t hak_guard_counts;
@@ -124,7 +126,7 @@ static place_t *claim_place(void) {
 }
 
 void *hak_guard_alloc(size_t size) {
-  if (hak_guard_base == 0 || size > hak_os_page_size) return NULL;
+  if (hak_load_acquire(&hak_guard_base) == 0 || size > hak_os_page_size) return NULL;
   if (hak_fetch_add_relaxed(&turns, 1) % hak_option(GUARD) != 0) return NULL;
   place_t *place = claim_place();
   if (!place) return NULL;

@@ -11,7 +11,10 @@
 
 #include "base/atomic.h"
 
-HAK_INTERNAL extern uintptr_t hak_guard_base, hak_guard_end; // of all places; 0: none
+// Of all places, 0: none. hak_guard_start sets the base last, with release: other threads may
+// be allocating. Who acquires it finds the rest.
+HAK_INTERNAL extern _Atomic uintptr_t hak_guard_base;
+HAK_INTERNAL extern uintptr_t hak_guard_end;
 
 // Relaxed, figures only: blocks handed out, of them live, bytes of those.
 typedef struct {
@@ -25,7 +28,8 @@ void hak_guard_start(void);
 HAK_COLD void *hak_guard_alloc(size_t size);
 
 HAK_INLINE bool hak_guard_owns(const void *p) {
-  return (uintptr_t)p - hak_guard_base < hak_guard_end - hak_guard_base;
+  uintptr_t base = hak_load_acquire(&hak_guard_base);
+  return base != 0 && (uintptr_t)p - base < hak_guard_end - base;
 }
 // Of such an address: whether a live block starts there, and its size. Else reported.
 HAK_COLD bool hak_guard_find(const void *p, const char *function, size_t *size);

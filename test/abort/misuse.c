@@ -354,6 +354,24 @@ static void wild_deadbeef(void) { wild(0xdeadbeef000); }
 static void wild_non_canonical(void) { wild(0xdead000000000000); }
 static void wild_highest(void) { wild(0xfffffffffffffff0); }
 
+// The address of a block, but for one bit above those of the processes here: what a pointer
+// is on machines with 5-level page tables, or with a tag in its top byte.
+static void high(size_t size, unsigned bit) {
+  unsigned char *p = malloc(size);
+  memset(p, 0x5a, size);
+  wild((uintptr_t)p ^ (uintptr_t)1 << bit);
+  for (size_t i = 0; i < size; i++)
+    if (p[i] != 0x5a) FAIL("the block was changed");
+  if (malloc_usable_size(p) < size) FAIL("the block was freed");
+  free(p);
+}
+#define HIGH(bit) \
+  static void high_##bit##_tiny(void) { high(100, bit); } \
+  static void high_##bit##_l2(void) { high(5000, bit); } \
+  static void high_##bit##_l25(void) { high(300000, bit); } \
+  static void high_##bit##_huge(void) { high(3 << 20, bit); }
+HIGH(47) HIGH(48) HIGH(52) HIGH(56) HIGH(63)
+
 // ---------------------------------------------------------------------------
 
 #define CASE(name) {#name, name}
@@ -378,6 +396,9 @@ static const struct {
     CASE(size_129_for_100_aligned),
     CASE(stack), CASE(global), CASE(bss), CASE(literal), CASE(mapping), CASE(program_break),
     CASE(wild_10), CASE(wild_deadbeef), CASE(wild_non_canonical), CASE(wild_highest),
+#define HIGH_CASES(bit) \
+  CASE(high_##bit##_tiny), CASE(high_##bit##_l2), CASE(high_##bit##_l25), CASE(high_##bit##_huge)
+    HIGH_CASES(47), HIGH_CASES(48), HIGH_CASES(52), HIGH_CASES(56), HIGH_CASES(63),
 };
 
 int main(int argc, char **argv) {

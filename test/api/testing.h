@@ -114,6 +114,10 @@ static inline uint64_t chance(uint64_t *state) {
 
 static inline bool on_hakmem(void) { return dlsym(RTLD_DEFAULT, "hak_version") != NULL; }
 
+#ifndef __GLIBC__ // the library has it, whatever the C library knows
+#define pvalloc(size) (FIND(void *(*)(size_t), "pvalloc")(size))
+#endif
+
 // CTest sets EXPECT_HAKMEM: then a preload that did not happen is a failure.
 static inline bool right_allocator(void) {
   if (getenv("EXPECT_HAKMEM") == NULL || on_hakmem()) return true;

@@ -170,6 +170,24 @@ static void no_descriptor_kept(size_t a, size_t b) {
   all_work(2, 0);
 }
 
+// Without the advice that memory is not needed it goes back by other calls: that of blocks
+// whose neighbours are free too, in all tiers.
+static void memory_goes_back(size_t a, size_t b) {
+  (void)a, (void)b;
+  enum { N = 40000, BYTES = 64 * MIB };
+  static void *block[N];
+  static const size_t sizes[] = {200, TINY, L2, L25, HUGE};
+  churn(1, 500);
+  size_t before = rss_kib();
+  for (size_t s = 0; s < COUNT(sizes); s++) {
+    size_t n = BYTES / sizes[s] < N ? BYTES / sizes[s] : N;
+    for (size_t i = 0; i < n; i++) block[i] = filled_block(sizes[s], i);
+    for (size_t i = 0; i < n; i++) check_and_free(block[i], sizes[s], i);
+    malloc_trim(0);
+    CHECK(rss_kib() < before + 8 * KIB);
+  }
+}
+
 #define UNDER(condition, run, a, b) {#run "_" condition, run, a, b, condition}
 
 const case_t limits_cases[] = {
@@ -218,6 +236,15 @@ const case_t limits_cases[] = {
     UNDER("dontneed_eagain", all_work, 1, 0),
     UNDER("free_einval", all_work, 1, 0),
     UNDER("hugepage_einval", all_work, 1, 0),
+    UNDER("madvise_eperm", all_work, 1, 0),
+    UNDER("madvise_eperm", memory_goes_back, 0, 0),
+    UNDER("dontneed_einval", memory_goes_back, 0, 0),
+    UNDER("collapse_einval", all_work, 1, 0),
+    {"all_work_old_kernel", all_work, 1, 0,
+     "populate_einval collapse_einval free_einval hugepage_einval nohugepage_einval rseq_enosys "
+     "membarrier_enosys getrandom_enosys"},
+    {"threads_work_strict_sandbox", threads_work, 4, 0,
+     "madvise_eperm mremap_eperm rseq_eperm membarrier_enosys sysinfo_eperm"},
     UNDER("mremap_eperm", all_work, 1, 0),
     UNDER("mremap_enosys", one_large_block, 64 * MIB, 0),
     UNDER("mremap_enomem", all_work, 1, 0),

@@ -18,6 +18,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+variables: dict[str, str] = {}  # of every case's environment
 LIMIT = 60  # seconds for one case; the longest takes about one when the machine is idle
 
 
@@ -30,7 +31,7 @@ class Outcome:
 
 
 def run(program: str, library: str | None, case: str) -> Outcome:
-    environment = {"PATH": os.environ["PATH"]}
+    environment = {"PATH": os.environ["PATH"]} | variables
     if "SITUATIONS_LONG" in os.environ:
         environment["SITUATIONS_LONG"] = "1"
     if library:
@@ -92,11 +93,13 @@ def main() -> int:
     parser.add_argument("--program", required=True)
     parser.add_argument("--group", action="append", default=[])
     parser.add_argument("--case", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--slowest", type=int, default=0, help="also name the N slowest cases")
     parser.add_argument("allocators", nargs="+", metavar="ALLOCATOR")
     args = parser.parse_args()
     program = os.path.abspath(args.program)
+    variables.update(pair.split("=", 1) for pair in args.set)
     cases = select(program, args.group, args.case)
     results: dict[str, list[Outcome]] = {}
     for allocator in args.allocators:

@@ -253,7 +253,8 @@ static void background(void) {
   hak_option(BACKGROUND) = 1;
   hak_background_start();
   wait_until_idle_memory_is_back();
-#if !defined(__SANITIZE_THREAD__) && !HAK_TSAN // TSan has no threads after such a fork
+// TSan has no threads after such a fork, and qemu cannot fork while it has two.
+#if !defined(__SANITIZE_THREAD__) && !HAK_TSAN && !EMULATED
   pid_t pid = fork();
   if (pid == 0) {
     wait_until_idle_memory_is_back();

@@ -31,7 +31,10 @@
 #define GIB ((size_t)1 << 30)
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// The emulator counts as a sanitizer: slow, and with memory and mappings of its own.
+#if EMULATED
+#define SANITIZED 1
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -158,9 +161,9 @@ static inline uint64_t unit_thread_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// Mappings of the process; under TSan always 0: its shadow's come and go.
+// Mappings of the process; under TSan and emulated always 0: others come and go.
 static inline size_t mapping_count(void) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || EMULATED
   return 0;
 #endif
   FILE *f = fopen("/proc/self/maps", "r");

@@ -1,0 +1,32 @@
+// kernel.h: the system calls on memory, for os_linux.c alone. Builds for tests can have
+// another kernel pretended (kernel_testing.c):
+//
+//   HAK_OS_PAGE=16384 in the environment: OS pages of that size. Mappings lie at multiples
+//   of it, and a call with parts of such a page, which that kernel would refuse or
+//   extend, ends the process: nobody would notice the refusal.
+//   HAK_FAULT_HIGH (os.h): new mappings are said to lie where 5-level page tables begin.
+
+#ifndef HAK_OS_KERNEL_H
+#define HAK_OS_KERNEL_H
+
+#include <sys/mman.h>
+
+#include "base/compiler.h"
+
+#if HAK_TESTING
+size_t hak_kernel_page(size_t size); // the pretended size, given the machine's
+void *hak_kernel_mmap(void *at, size_t size, int protection, int flags);
+int hak_kernel_munmap(void *p, size_t size);
+int hak_kernel_mprotect(void *p, size_t size, int protection);
+int hak_kernel_madvise(void *p, size_t size, int advice);
+void *hak_kernel_mremap(void *p, size_t old_size, size_t new_size, int flags, void *target);
+#else
+#define hak_kernel_page(size) (size)
+#define hak_kernel_mmap(at, size, protection, flags) mmap(at, size, protection, flags, -1, 0)
+#define hak_kernel_munmap munmap
+#define hak_kernel_mprotect mprotect
+#define hak_kernel_madvise madvise
+#define hak_kernel_mremap mremap
+#endif
+
+#endif

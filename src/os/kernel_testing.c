@@ -1,0 +1,73 @@
+// kernel_testing.c: kernel.h in builds for tests.
+
+#define _GNU_SOURCE
+#include "os/kernel.h"
+
+#if HAK_TESTING
+#include <errno.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+
+#define HIGH ((uintptr_t)1 << 52) // added to pretended addresses
+
+static size_t page, real_page;
+
+size_t hak_kernel_page(size_t size) {
+  size_t wanted = 0;
+  const char *text = hak_os_env("HAK_OS_PAGE");
+  for (; text && *text >= '0' && *text <= '9'; text++) wanted = wanted * 10 + (size_t)(*text - '0');
+  real_page = size;
+  return page = hak_is_pow2(wanted) && wanted > size ? wanted : size;
+}
+
+static void check(const char *call, const void *p, size_t size) {
+  if ((((uintptr_t)p | size) & (hak_os_page_size - 1)) == 0) return;
+  size_t length = 0;
+  while (call[length]) length++;
+  hak_os_write(2, call, length);
+  hak_os_write(2, ": not whole OS pages\n", 21);
+  hak_os_abort();
+}
+
+static void *real(const void *p) { return (void *)((uintptr_t)p & ~HIGH); }
+
+// The kernel's choice, moved to a multiple of the pretended page.
+static char *mmap_anywhere(size_t size, int protection, int flags) {
+  size_t more = page - real_page;
+  char *p = mmap(NULL, size + more, protection, flags, -1, 0);
+  if (more == 0 || p == MAP_FAILED) return p;
+  char *start = (char *)hak_align_up((uintptr_t)p, page);
+  if (start > p) munmap(p, (size_t)(start - p));
+  if (start < p + more) munmap(start + size, (size_t)(p + more - start));
+  return start;
+}
+
+void *hak_kernel_mmap(void *at, size_t size, int protection, int flags) {
+  check("mmap", at, size);
+  if (at) return mmap(at, size, protection, flags, -1, 0);
+  char *p = mmap_anywhere(size, protection, flags);
+  return p != MAP_FAILED && hak_os_fault_due(HAK_FAULT_HIGH) ? p + HIGH : p;
+}
+
+int hak_kernel_munmap(void *p, size_t size) {
+  check("munmap", p, size);
+  return munmap(real(p), size);
+}
+
+int hak_kernel_mprotect(void *p, size_t size, int protection) {
+  check("mprotect", p, size);
+  return mprotect(p, size, protection);
+}
+
+int hak_kernel_madvise(void *p, size_t size, int advice) {
+  check("madvise", p, size);
+  return madvise(p, size, advice);
+}
+
+void *hak_kernel_mremap(void *p, size_t old_size, size_t new_size, int flags, void *target) {
+  check("mremap", p, old_size | new_size);
+  check("mremap", target, 0);
+  return mremap(p, old_size, new_size, flags, target);
+}
+#endif
