@@ -2,7 +2,6 @@
 
 #include "base/bits.h"
 #include "core/options.h"
-#include "core/pressure.h"
 #include "os/os.h"
 #include "superslab/seal.h"
 #include "superslab/superslab.h"
@@ -241,13 +240,8 @@ bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
   return false;
 }
 
-// Near its limit the process keeps nothing.
-static bool short_of_memory(void) {
-  return hak_load_relaxed(&hak_mapped.mapped) >= hak_memory_limit - hak_memory_limit / 8;
-}
-
 static uint32_t keep_now(void) {
-  if (short_of_memory()) return 0;
+  if (hak_mapped_near_limit()) return 0;
   uint32_t keep = hak_load_relaxed(&keep_limit), cap = (uint32_t)hak_option(LRU_CAP);
   if (keep <= cap) return cap;
   if (hak_os_clock_ms() - hak_load_relaxed(&regretted_at) < CALM_MS) return keep;
@@ -355,7 +349,7 @@ static bool purge_now(uint64_t old, uint64_t now) {
       hak_high_bit(used_slabs((uint32_t)old)) == hak_high_bit(used_slabs((uint32_t)now)))
     return false;
   uint64_t ms = hak_os_clock_ms();
-  if (hak_load_relaxed(&purge_regrets) >= PURGE_REGRETS && !short_of_memory()) {
+  if (hak_load_relaxed(&purge_regrets) >= PURGE_REGRETS && !hak_mapped_near_limit()) {
     if (ms - hak_load_relaxed(&purge_regretted_at) < CALM_MS) return false;
     hak_store_relaxed(&purge_regrets, 0u);
   }
