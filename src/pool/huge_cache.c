@@ -26,13 +26,14 @@ static _Atomic uint64_t held;
 // How many bytes may stay is learnt, as for empty SuperSlabs (superslab/shared_pool.c):
 // a few mappings made soon after one did not stay double it, and it falls back when half
 // of it has sufficed for a while. All relaxed: they steer, nothing depends on them.
+// Until then none stays: what a peak leaves goes back at once.
 #define BOUND_MIN ((uint64_t)8 << 20)
 #define REGRET_MS 250
 #define REGRETS_PER_DOUBLING 4
 #define CALM_MS 1000
-static _Atomic uint64_t learnt; // 0: BOUND_MIN
+static _Atomic uint64_t learnt; // bytes, BOUND_MIN or more, or 0
 static _Atomic uint32_t regrets;
-static _Atomic uint64_t refused_at, needed_at, tended_at; // ms
+static _Atomic uint64_t refused_at, needed_at; // ms
 
 hak_huge_cache_counts_t hak_huge_cache_counts;
 
@@ -54,7 +55,6 @@ static size_t length_of(uint64_t word) {
 static uint64_t bound_now(void) {
   if (HAK_SECURE || hak_mapped_near_limit()) return 0; // what is freed must fault: secure library
   uint64_t most = hak_option(HUGE_CACHE), bound = hak_load_relaxed(&learnt);
-  if (bound < BOUND_MIN) bound = BOUND_MIN;
   return bound < most ? bound : most;
 }
 
@@ -109,7 +109,7 @@ static bool place(uint64_t word, uint64_t now) {
 
 bool hak_huge_cache_put(void *p, size_t size) {
   uint64_t bound = bound_now(), now = hak_os_clock_ms();
-  if (size < LENGTH_MIN || bound == 0) return false;
+  if (size < LENGTH_MIN) return false;
   bool kept = false, evicted = false;
   if (size <= bound) {
     hak_fetch_add_relaxed(&held, size);
@@ -131,8 +131,8 @@ static void missed(size_t size) {
   hak_store_relaxed(&needed_at, now);
   if (hak_fetch_add_relaxed(&regrets, 1) < REGRETS_PER_DOUBLING) return;
   hak_store_relaxed(&regrets, 0u);
-  uint64_t bound = bound_now();
-  if (bound && bound < hak_option(HUGE_CACHE)) hak_store_relaxed(&learnt, bound * 2);
+  uint64_t bound = hak_load_relaxed(&learnt);
+  if (bound < hak_option(HUGE_CACHE)) hak_store_relaxed(&learnt, bound ? bound * 2 : BOUND_MIN);
 }
 
 // Whether a mapping of b bytes serves a request better than one of a bytes.
@@ -172,10 +172,11 @@ size_t hak_huge_cache_trim(size_t keep) {
 }
 
 void hak_huge_cache_tend(void) {
-  uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
-  if (now - last < CALM_MS || !hak_cas_relaxed(&tended_at, &last, now)) return;
-  if (now - hak_load_relaxed(&needed_at) >= CALM_MS)
-    hak_store_relaxed(&learnt, hak_load_relaxed(&learnt) / 2);
+  uint64_t now = hak_os_clock_ms();
+  if (now - hak_load_relaxed(&needed_at) >= CALM_MS) {
+    uint64_t half = hak_load_relaxed(&learnt) / 2;
+    hak_store_relaxed(&learnt, half < BOUND_MIN ? 0 : half);
+  }
   for (unsigned i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
     if (word && now - hak_load_relaxed(&put_at[i]) >= CALM_MS) evict(i, word);

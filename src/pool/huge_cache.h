@@ -20,7 +20,7 @@ void *hak_huge_cache_take(size_t size, size_t *have);
 
 // Gives kept mappings back to the system until at most keep bytes are left; those given.
 size_t hak_huge_cache_trim(size_t keep);
-// Gives back what nobody took for a second. At most once a second.
+// Gives back what nobody took for a second. To be called about once a second.
 void hak_huge_cache_tend(void);
 // After fork in the child, single-threaded.
 void hak_huge_cache_after_fork(void);
