@@ -31,6 +31,8 @@ static _Atomic uint64_t held;
 #define REGRET_MS 250
 #define REGRETS_PER_DOUBLING 4
 #define CALM_MS 1000
+// Beside one mapping, no more than that in addition to as much as the program holds.
+#define UNUSED_MOST ((uint64_t)16 << 20)
 static _Atomic uint64_t learnt; // bytes, BOUND_MIN or more, or 0
 static _Atomic uint32_t regrets;
 static _Atomic uint64_t refused_at, needed_at; // ms
@@ -107,11 +109,19 @@ static bool place(uint64_t word, uint64_t now) {
   return false;
 }
 
+// So many bytes may be held when a mapping of size bytes is; 0: it may not.
+static uint64_t bound_with(size_t size) {
+  uint64_t bound = bound_now(), most = UNUSED_MOST + hak_load_relaxed(&hak_mapped.huge_bytes);
+  if (size > bound) return 0;
+  if (most > bound) most = bound;
+  return most > size ? most : size;
+}
+
 bool hak_huge_cache_put(void *p, size_t size) {
-  uint64_t bound = bound_now(), now = hak_os_clock_ms();
   if (size < LENGTH_MIN) return false;
+  uint64_t bound = bound_with(size), now = hak_os_clock_ms();
   bool kept = false, evicted = false;
-  if (size <= bound) {
+  if (bound) {
     hak_fetch_add_relaxed(&held, size);
     hak_mapped_add(&hak_mapped.cached_bytes, (int64_t)size);
     while (hak_load_relaxed(&held) > bound && evict_oldest()) evicted = true;
