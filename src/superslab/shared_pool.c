@@ -232,7 +232,9 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
 
 // Claims from one of the SuperSlabs that the index has at the level and in the band; a level
 // of less than n slabs promises a part, and so only some of them are looked at.
-static bool find_in(unsigned level, unsigned band, unsigned n, unsigned more, hak_claim_t *claim) {
+// Inlined: 2 % of the instructions that the start of a process costs.
+HAK_INLINE bool find_in(unsigned level, unsigned band, unsigned n, unsigned more,
+                        hak_claim_t *claim) {
   unsigned looks = 1u << level < n ? LOOKS : UINT_MAX;
   for (uint32_t number = 1; looks-- && (number = find(level, band, number)) != 0; number++) {
     if (claim_in(number, n, more, claim)) return true;
