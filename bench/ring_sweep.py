@@ -36,7 +36,7 @@ def main() -> int:
     if any(not 0 <= size <= 64 for size in sizes):
         parser.error("sizes are 0..64")
     run("cmake", "-S", ".", "-B", FOLDER, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DHAK_TESTS=OFF",
-        "-DHAK_BENCH=OFF", "-DHAK_L2_RING=64", "-DHAK_L25_RING=64")
+        "-DHAK_BENCH=OFF", "-DHAK_L2_RING=64", "-DHAK_L25_RING=32")
     run("cmake", "--build", FOLDER, "--target", "hakmem")
     run("cmake", "--build", "build")
     library = FOLDER / "libhakmem.so"

@@ -91,21 +91,22 @@ HAK_API bool hak_trim(size_t keep);
 // in flight while they are read.
 
 typedef struct hak_stats {
-  size_t size;              // sizeof(hak_stats_t) of the library; set by the call
-  uint64_t live_blocks;     // blocks the program holds
-  uint64_t live_bytes;      // usable bytes of those blocks
-  uint64_t allocs;          // blocks handed out since start, by tier:
-  uint64_t tiny_allocs;     //   up to 1 KiB
-  uint64_t l2_allocs;       //   up to 56 KiB
-  uint64_t l25_allocs;      //   up to 1 MiB
-  uint64_t huge_allocs;     //   above
-  uint64_t frees;           // blocks taken back since start
-  uint64_t superslab_bytes; // SuperSlab memory committed (usable, not all resident)
-  uint64_t huge_bytes;      // bytes in huge mappings
-  uint64_t metadata_bytes;  // bytes committed for descriptors and heaps
-  uint64_t mapped_bytes;    // superslab_bytes + huge_bytes + metadata_bytes
-  uint64_t peak_bytes;      // highest mapped_bytes so far
-  uint64_t heaps;           // per-thread heaps made so far (they are reused)
+  size_t size;                // sizeof(hak_stats_t) of the library; set by the call
+  uint64_t live_blocks;       // blocks the program holds
+  uint64_t live_bytes;        // usable bytes of those blocks
+  uint64_t allocs;            // blocks handed out since start, by tier:
+  uint64_t tiny_allocs;       //   up to 1 KiB
+  uint64_t l2_allocs;         //   up to 56 KiB
+  uint64_t l25_allocs;        //   up to 1 MiB
+  uint64_t huge_allocs;       //   above
+  uint64_t frees;             // blocks taken back since start
+  uint64_t superslab_bytes;   // SuperSlab memory committed (usable, not all resident)
+  uint64_t huge_bytes;        // bytes in huge mappings
+  uint64_t metadata_bytes;    // bytes committed for descriptors and heaps
+  uint64_t mapped_bytes;      // all bytes above and huge_cached_bytes
+  uint64_t peak_bytes;        // highest mapped_bytes so far
+  uint64_t heaps;             // per-thread heaps made so far (they are reused)
+  uint64_t huge_cached_bytes; // bytes in mappings kept for the next huge blocks
 } hak_stats_t;
 
 // Fills the first size bytes of *out (pass sizeof *out). Returns false if out

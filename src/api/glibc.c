@@ -51,13 +51,14 @@ static info_t info(void) {
   hak_report_t r;
   hak_stats_collect(&r);
   size_t used = r.total.live_bytes - r.total.huge_bytes;
+  size_t kept = r.total.superslab_bytes + r.total.huge_cached_bytes; // for blocks, in use or not
   return (info_t){
-      .arena = r.total.superslab_bytes,
+      .arena = kept,
       .ordblks = (size_t)(r.total.superslab_bytes >> HAK_SLAB_SHIFT),
       .hblks = r.huge_live,
       .hblkhd = r.total.huge_bytes,
       .uordblks = used,
-      .fordblks = r.total.superslab_bytes - used,
+      .fordblks = kept - used,
   };
 }
 
@@ -102,7 +103,9 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
       "<total type=\"live\" count=\"%llu\" size=\"%llu\"/>\n"
       "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
       "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
-      0ULL, (unsigned long long)(r.total.superslab_bytes + r.total.huge_bytes - r.total.live_bytes),
+      0ULL,
+      (unsigned long long)(r.total.superslab_bytes + r.total.huge_cached_bytes +
+                           r.total.huge_bytes - r.total.live_bytes),
       (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.peak_bytes,
       (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.live_blocks,
       (unsigned long long)r.total.live_bytes, (unsigned long long)r.huge_live,

@@ -6,6 +6,7 @@
 #include "core/print.h"
 #include "os/os.h"
 #include "pool/huge.h"
+#include "pool/huge_cache.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
@@ -66,6 +67,8 @@ static void add_pool(hak_report_t *r) {
   r->stats[HAK_STAT_tier_free] = hak_load_relaxed(&hak_pool_counts.drained);
   r->stats[HAK_STAT_tier_hot] = hak_load_relaxed(&hak_pool_counts.hot);
   r->stats[HAK_STAT_slab_purge] = hak_load_relaxed(&hak_pool_counts.purged);
+  r->stats[HAK_STAT_huge_reuse] = hak_load_relaxed(&hak_huge_cache_counts.reuse);
+  r->stats[HAK_STAT_huge_evict] = hak_load_relaxed(&hak_huge_cache_counts.evict);
 }
 
 static void add_totals(hak_report_t *r) {
@@ -73,7 +76,8 @@ static void add_totals(hak_report_t *r) {
   t->superslab_bytes = hak_load_relaxed(&hak_mapped.superslab_bytes);
   t->huge_bytes = hak_load_relaxed(&hak_mapped.huge_bytes);
   t->metadata_bytes = hak_load_relaxed(&hak_mapped.metadata_bytes) + hak_pagemap_bytes();
-  t->mapped_bytes = t->superslab_bytes + t->huge_bytes + t->metadata_bytes;
+  t->huge_cached_bytes = hak_load_relaxed(&hak_mapped.cached_bytes);
+  t->mapped_bytes = t->superslab_bytes + t->huge_bytes + t->huge_cached_bytes + t->metadata_bytes;
   t->peak_bytes = hak_load_relaxed(&hak_mapped.peak) + hak_pagemap_bytes();
   t->heaps = hak_heap_count();
   r->huge_live = hak_huge_count();
@@ -117,8 +121,8 @@ HAK_EXPORT bool hak_stats_get(hak_stats_t *out, size_t size) {
 // clang-format off
 #define TOTALS(X)                                                                              \
   X(allocs) X(tiny_allocs) X(l2_allocs) X(l25_allocs) X(huge_allocs) X(frees) X(live_blocks)   \
-  X(live_bytes) X(superslab_bytes) X(huge_bytes) X(metadata_bytes) X(mapped_bytes) X(peak_bytes) \
-  X(heaps)
+  X(live_bytes) X(superslab_bytes) X(huge_bytes) X(huge_cached_bytes) X(metadata_bytes)        \
+  X(mapped_bytes) X(peak_bytes) X(heaps)
 // clang-format on
 
 static void print_json(hak_print_t *out, const hak_report_t *r) {

@@ -31,6 +31,13 @@ HAK_INLINE uint32_t hak_runs_of(uint32_t mask, unsigned n) {
   return mask;
 }
 
+// Set bits of mask. Spelt out: without an instruction for it compilers call a function.
+HAK_INLINE unsigned hak_count_bits(uint32_t mask) {
+  mask -= mask >> 1 & 0x55555555u;
+  mask = (mask & 0x33333333u) + (mask >> 2 & 0x33333333u);
+  return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
+}
+
 // n (1..32) ones from bit position on.
 HAK_INLINE uint32_t hak_ones(unsigned position, unsigned n) {
   return (uint32_t)(((UINT64_C(1) << n) - 1) << position);

@@ -61,8 +61,8 @@
 // Blocks that the secure library's quarantine of a thread holds at most (a power of two).
 #define HAK_HELD 128
 
-_Static_assert(HAK_L2_RING >= 1 && HAK_L2_RING <= 64 && HAK_L25_RING >= 1 && HAK_L25_RING <= 64,
-               "rings have 1 to 64 entries");
+_Static_assert(HAK_L2_RING >= 1 && HAK_L2_RING <= 64 && HAK_L25_RING >= 1 && HAK_L25_RING <= 32,
+               "rings have 1 to 64 and 1 to 32 entries");
 _Static_assert(HAK_L2_MAX < HAK_SLAB_SIZE, "L2 blocks are smaller than a slab");
 _Static_assert(HAK_L25_MAX <= HAK_SUPERSLAB_SIZE / 2, "an L2.5 run fits a SuperSlab twice");
 

@@ -223,9 +223,15 @@ struct hak_heap {
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
   uint16_t hints_used; // by rings, from the start
   bool rings_grew;     // since the hints were last all dropped
-  uint8_t run_count;   // kept L2.5 runs, oldest first
-  uint32_t run_slabs;  // slabs in them
-  uint32_t runs[HAK_L25_RING];
+  bool kept_used;      // the L2.5 ring was asked since it was last tended
+  bool kept_refused;   // slabs did not stay in it since the last regret
+  uint8_t kept_regrets;
+  uint8_t kept_victim;                // the place that was emptied last
+  uint32_t kept_slabs;                // in kept
+  uint32_t kept_most;                 // so many may be; 0: not learnt yet
+  uint64_t kept_used_at;              // ms
+  uint64_t kept[HAK_L25_RING];        // freed slabs, see thread/ring.c
+  uint8_t kept_longest[HAK_L25_RING]; // slabs in the longest run of each
   uint32_t sparse[HAK_SPARSE];      // L2 runs that became sparse, 0: none (thread/sparse.h)
   uint32_t sparse_next;             // the oldest of them, modulo HAK_SPARSE
   uint32_t trim_regrets, trim_calm; // thread/sparse.c, like all that follow; in ms
@@ -252,7 +258,8 @@ struct hak_heap {
   _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
 };
 #define HAK_RINGS_SIZE \
-  (HAK_L2_CLASSES * sizeof(hak_ring_t) + (HAK_RING_HINTS + HAK_L25_RING) * sizeof(uint32_t))
+  (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t) + \
+   HAK_L25_RING * (sizeof(uint64_t) + sizeof(uint8_t)))
 _Static_assert(HAK_RINGS_SIZE <= 3584, "row M3: 3.5 KiB of rings");
 _Static_assert(sizeof(hak_heap_t) - HAK_RINGS_SIZE <=
                    8192 + (HAK_SECURE ? (HAK_HELD + 4) * sizeof(hak_held_t) : 0),

@@ -2,9 +2,11 @@
 
 #include "base/bits.h"
 #include "os/os.h"
+#include "pool/huge_cache.h"
 #include "superslab/superslab.h"
 
 #define UNIT_SHIFT 12 // pagemap entries count 4 KiB
+#define WASTE_PART 8  // a kept mapping may be longer than the block by one in so many
 
 static _Atomic uint64_t count; // statistics only
 
@@ -18,15 +20,54 @@ static size_t size_in(uint64_t entry, const void *p) {
   return (size_t)(entry >> 2) << UNIT_SHIFT;
 }
 
-void *hak_huge_alloc(size_t size, size_t alignment) {
-  size_t total = hak_align_up(size ? size : 1, hak_os_page_size);
-  if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
-  void *p = hak_os_map(total, alignment);
-  if (!p) return NULL;
-  if (!hak_pagemap_prepare(p)) {
-    hak_os_unmap(p, total);
+// Refused only when the kernel has no room to split a mapping: then at least
+// the memory goes back, and the address space is lost.
+static void unmap(void *p, size_t total) {
+  if (!hak_os_unmap(p, total)) hak_os_discard(p, total);
+}
+
+static void *move(void *p, size_t old_total, size_t new_total) {
+  void *target = hak_os_reserve(new_total, HAK_SUPERSLAB_SIZE);
+  if (!target) return NULL;
+  if (!hak_pagemap_prepare(target) || !hak_os_move(p, old_total, new_total, target)) {
+    hak_os_unmap(target, new_total);
     return NULL;
   }
+  return target;
+}
+
+// Makes a kept mapping one of *total bytes, or of somewhat more.
+static void *fit(void *p, size_t have, size_t *total) {
+  bool enough = have >= *total, close = enough && have - *total <= *total / WASTE_PART;
+  if (!close && hak_os_resize(p, have, *total)) return p;
+  if (enough) {
+    *total = have;
+    return p;
+  }
+  void *target = move(p, have, *total);
+  if (!target) unmap(p, have);
+  return target;
+}
+
+static void *map(size_t total, size_t alignment) {
+  void *p = hak_os_map(total, alignment);
+  if (!p || hak_pagemap_prepare(p)) return p;
+  hak_os_unmap(p, total);
+  return NULL;
+}
+
+static void *reuse(size_t *total) {
+  size_t have;
+  void *p = hak_huge_cache_take(*total, &have);
+  return p ? fit(p, have, total) : NULL;
+}
+
+void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
+  size_t total = hak_align_up(size ? size : 1, hak_os_page_size);
+  if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
+  void *p = zero || alignment > HAK_SUPERSLAB_SIZE ? NULL : reuse(&total);
+  if (!p) p = map(total, alignment);
+  if (!p) return NULL;
   hak_pagemap_set(p, entry_for(total));
   hak_fetch_add_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total);
@@ -39,22 +80,10 @@ bool hak_huge_free(void *p) {
   uint64_t entry = hak_pagemap_get(p);
   size_t total = size_in(entry, p);
   if (!total || !hak_pagemap_take(p, entry)) return false;
-  // Refused only when the kernel has no room to split a mapping: then at least
-  // the memory goes back, and the address space is lost.
-  if (!hak_os_unmap(p, total)) hak_os_discard(p, total);
   hak_fetch_sub_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
+  if (!hak_huge_cache_put(p, total)) unmap(p, total);
   return true;
-}
-
-static void *move(void *p, size_t old_total, size_t new_total) {
-  void *target = hak_os_reserve(new_total, HAK_SUPERSLAB_SIZE);
-  if (!target) return NULL;
-  if (!hak_pagemap_prepare(target) || !hak_os_move(p, old_total, new_total, target)) {
-    hak_os_unmap(target, new_total);
-    return NULL;
-  }
-  return target;
 }
 
 void *hak_huge_resize(void *p, size_t size) {

@@ -1,5 +1,6 @@
 // huge.h: blocks above 1 MiB (or aligned to more than 64 KiB): a mapping each,
-// 2 MiB-aligned, described by its pagemap entry alone.
+// 2 MiB-aligned, described by its pagemap entry alone. Mappings of freed blocks are kept
+// for a while (pool/huge_cache.h).
 //
 // Any thread may call anything. Tests: test/unit/test_huge.c.
 
@@ -9,8 +10,9 @@
 #include "base/types.h"
 #include "core/pagemap.h"
 
-// alignment is a power of two. Always zeroed. NULL: out of memory.
-void *hak_huge_alloc(size_t size, size_t alignment);
+// alignment is a power of two. zero: the block reads as zero, and nothing of it is
+// resident; else it holds what another left in it. NULL: out of memory.
+void *hak_huge_alloc(size_t size, size_t alignment, bool zero);
 // Usable bytes of the huge block that starts at p, 0 if none does.
 size_t hak_huge_usable(const void *p);
 // False if no huge block starts at p (any more).

@@ -1,20 +1,20 @@
 #include "pool/l25.h"
 
 void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source) {
-  unsigned n = hak_l25_slabs(size);
-  hak_slab_t *head = hak_pool_acquire(n, source);
+  hak_slab_t *head = hak_pool_acquire(hak_l25_slabs(size), source);
   if (!head) return NULL;
   *zeroed = head->zeroed;
+  return hak_l25_make(head, size);
+}
+
+void *hak_l25_make(hak_slab_t *head, size_t size) {
+  unsigned n = hak_l25_slabs(size);
   head->run = (uint8_t)n;
   head->offset = 0;
   for (unsigned i = 1; i < n; i++) {
     head[i].offset = (uint8_t)i;
     hak_store_relaxed(&head[i].kind, HAK_KIND_INTERIOR);
   }
-  return hak_l25_reuse(head, size);
-}
-
-void *hak_l25_reuse(hak_slab_t *head, size_t size) {
   hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, HAK_L25_GRAIN));
   hak_store_relaxed(&head->kind, HAK_KIND_L25);
   return hak_slab_start(head);
@@ -29,10 +29,14 @@ bool hak_l25_claim(hak_slab_t *head) {
   return true;
 }
 
-hak_released_t hak_l25_release(hak_slab_t *head) {
+unsigned hak_l25_take_apart(hak_slab_t *head) {
   unsigned n = head->run;
   for (unsigned i = 1; i < n; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);
-  return hak_pool_release(head, n);
+  return n;
+}
+
+hak_released_t hak_l25_release(hak_slab_t *head) {
+  return hak_pool_release(head, hak_l25_take_apart(head));
 }
 
 bool hak_l25_resize(hak_slab_t *head, size_t size) {

@@ -15,11 +15,13 @@
 // size 1..HAK_L25_MAX. Starts at a multiple of 64 KiB. NULL: out of memory.
 void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source);
 // A free in two steps. Claim: the run is nobody's but the caller's from here on;
-// false if another thread has freed it meanwhile. Then either release it, or hand it
-// out once more (size of the same number of slabs; contents are what they were).
+// false if another thread has freed it meanwhile. Then either release it, or take it
+// apart: its slabs, whose number that gives, are the caller's to make blocks of.
 bool hak_l25_claim(hak_slab_t *head);
 hak_released_t hak_l25_release(hak_slab_t *head);
-void *hak_l25_reuse(hak_slab_t *head, size_t size);
+unsigned hak_l25_take_apart(hak_slab_t *head);
+// A block of neighbouring slabs that are the caller's; contents are what they were.
+void *hak_l25_make(hak_slab_t *head, size_t size);
 // Slabs of a block of that size, at most HAK_L25_MAX.
 HAK_INLINE unsigned hak_l25_slabs(size_t size) {
   return (unsigned)((size + HAK_SLAB_SIZE - 1) >> HAK_SLAB_SHIFT);

@@ -1,8 +1,9 @@
 #include "superslab/shared_pool.h"
 
+#include <limits.h>
+
 #include "base/bits.h"
 #include "core/options.h"
-#include "core/pressure.h"
 #include "os/os.h"
 #include "superslab/seal.h"
 #include "superslab/superslab.h"
@@ -33,6 +34,10 @@ static line_t summary[GROUPS / 64];
 #define DRAINING_SLABS 8
 
 hak_pool_counts_t hak_pool_counts;
+
+// SuperSlabs without room that a search for a run looks at in each band, so that it takes
+// one in which the run fits closely (docs/decisions/0022-runs.md).
+#define LOOKS 16u
 
 static _Atomic uint32_t empty_low;   // least empty_count since hak_pool_trim_idle
 static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level EMPTY
@@ -115,9 +120,7 @@ static uint32_t find(unsigned level, unsigned band, uint32_t from) {
   return 0;
 }
 
-static unsigned used_slabs(uint32_t mask) {
-  return HAK_SLABS_PER_SUPERSLAB - (unsigned)__builtin_popcount(mask);
-}
+static unsigned used_slabs(uint32_t mask) { return HAK_SLABS_PER_SUPERSLAB - hak_count_bits(mask); }
 
 // Without tiers all are in the first band.
 static unsigned band_of(uint64_t word) {
@@ -259,27 +262,30 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
   }
 }
 
-static unsigned level_for(unsigned n) { return n == 1 ? 0 : hak_high_bit(n - 1) + 1; }
-
-bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
-  // The bands in their order, then the empty ones.
-  for (unsigned band = FIRST_BAND; band <= SETS; band++) {
-    unsigned level = band == SETS ? EMPTY : level_for(n);
-    for (uint32_t number = 1; (number = find(level, band, number)) != 0; number++) {
-      if (claim_in(number, n, more, claim)) return true;
-      publish(number); // the index promised too much
-    }
+// Claims from one of the SuperSlabs that the index has at the level and in the band; a level
+// of less than n slabs promises a part, and so only some of them are looked at.
+// Inlined: 2 % of the instructions that the start of a process costs.
+HAK_INLINE bool find_in(unsigned level, unsigned band, unsigned n, unsigned more,
+                        hak_claim_t *claim) {
+  unsigned looks = 1u << level < n ? LOOKS : UINT_MAX;
+  for (uint32_t number = 1; looks-- && (number = find(level, band, number)) != 0; number++) {
+    if (claim_in(number, n, more, claim)) return true;
+    if (1u << level >= n) publish(number); // the index promised too much
   }
   return false;
 }
 
-// Near its limit the process keeps nothing.
-static bool short_of_memory(void) {
-  return hak_load_relaxed(&hak_mapped.mapped) >= hak_memory_limit - hak_memory_limit / 8;
+bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
+  unsigned part = hak_high_bit(n), all = part + ((n & (n - 1)) != 0);
+  // The bands in their order, then the empty ones.
+  for (unsigned band = FIRST_BAND; band < SETS; band++)
+    if ((part != all && find_in(part, band, n, more, claim)) || find_in(all, band, n, more, claim))
+      return true;
+  return find_in(EMPTY, ANY, n, more, claim);
 }
 
 static uint32_t keep_now(void) {
-  if (short_of_memory()) return 0;
+  if (hak_mapped_near_limit()) return 0;
   uint32_t keep = hak_load_relaxed(&keep_limit), cap = (uint32_t)hak_option(LRU_CAP);
   if (keep <= cap) return cap;
   if (hak_os_clock_ms() - hak_load_relaxed(&regretted_at) < CALM_MS) return keep;
@@ -377,7 +383,7 @@ static uint32_t purge(uint32_t number, uint32_t which) {
     if (hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT))
       atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
   }
-  hak_fetch_add_relaxed(&hak_pool_counts.purged, (uint64_t)__builtin_popcount(bits));
+  hak_fetch_add_relaxed(&hak_pool_counts.purged, hak_count_bits(bits));
   return bits;
 }
 
@@ -389,7 +395,7 @@ static bool purge_now(uint64_t old, uint64_t now) {
       hak_high_bit(used_slabs((uint32_t)old)) == hak_high_bit(used_slabs((uint32_t)now)))
     return false;
   uint64_t ms = hak_os_clock_ms();
-  if (hak_load_relaxed(&purge_regrets) >= PURGE_REGRETS && !short_of_memory()) {
+  if (hak_load_relaxed(&purge_regrets) >= PURGE_REGRETS && !hak_mapped_near_limit()) {
     if (ms - hak_load_relaxed(&purge_regretted_at) < CALM_MS) return false;
     hak_store_relaxed(&purge_regrets, 0u);
   }
@@ -430,8 +436,12 @@ static void wait_for_purge(uint32_t number) {
 }
 
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
-  uint32_t index = hak_slab_index(slab), number = index >> HAK_SLABS_SHIFT;
-  uint32_t bits = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+  uint32_t index = hak_slab_index(slab);
+  return hak_pool_release_set(index >> HAK_SLABS_SHIFT,
+                              hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n));
+}
+
+hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
   if (purge_now(old, now) && (bits = purge(number, ALL_FREE)) != 0)
@@ -452,7 +462,7 @@ unsigned hak_pool_purge(void) {
     uint64_t old, now;
     uint32_t bits = purge(number, ALL_FREE);
     if (!bits) continue;
-    count += (unsigned)__builtin_popcount(bits);
+    count += hak_count_bits(bits);
     give_up(number, bits, &old, &now);
   }
   return count;
@@ -486,7 +496,7 @@ static bool purge_idle(uint32_t number) {
   if ((uint32_t)word == ALL_FREE) return false; // trimmed whole
   if (recent) hak_store_relaxed(&superslab->recent, 0u);
   uint32_t idle = (uint32_t)word & ~recent & hak_load_relaxed(&superslab->dirty);
-  if (idle == 0 || (!(word & HAK_SUPERSLAB_DRAINING) && __builtin_popcount(idle) < IDLE_SLABS))
+  if (idle == 0 || (!(word & HAK_SUPERSLAB_DRAINING) && hak_count_bits(idle) < IDLE_SLABS))
     return false;
   uint32_t bits = purge(number, idle);
   if (bits) give_up(number, bits, &old, &now);
@@ -504,18 +514,20 @@ static uint32_t sweep(uint32_t number) {
   return number;
 }
 
-void hak_pool_tend(void) {
+bool hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
-  if (now - last < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return;
+  if (now - last < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return false;
   // Relaxed, and two threads may do a part at once: purge claims what it touches.
   uint32_t number = hak_load_relaxed(&sweep_next);
-  if (number == 0) {
-    if (now - hak_load_relaxed(&swept_at) < CALM_MS) return;
+  bool begins = number == 0;
+  if (begins) {
+    if (now - hak_load_relaxed(&swept_at) < CALM_MS) return false;
     hak_store_relaxed(&swept_at, now);
     hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
     number = 1;
   }
   if (hak_option(PURGE) >= 2) hak_store_relaxed(&sweep_next, sweep(number));
+  return begins;
 }
 
 void hak_pool_add_cold(uint32_t number) { set_bit(COLD, number); }

@@ -34,6 +34,8 @@ hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source);
 // Gives them back; kind must be FREE already. What it did is told by the result.
 typedef enum { HAK_RELEASED, HAK_RELEASED_EMPTY, HAK_RELEASED_EVICTED } hak_released_t;
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n);
+// The same for any slabs of a SuperSlab: bit i is the i-th.
+hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits);
 
 // Whether the slab's SuperSlab drains (row S5). Relaxed: a hint for its owner.
 HAK_INLINE bool hak_pool_draining(const hak_slab_t *slab) {
@@ -60,9 +62,9 @@ unsigned hak_pool_purge(void);
 // Give back as many empty SuperSlabs beyond keep as nobody needed since the last such
 // call; number of them.
 unsigned hak_pool_trim_idle(unsigned keep);
-// The same, at most once a second, beyond HAKMEM_LRU_CAP: whoever is at work does it for
-// those who sleep.
-void hak_pool_tend(void);
+// The same, once a second, beyond HAKMEM_LRU_CAP; then, in parts, the pages of free slabs
+// that nobody needed for as long. For whoever is at work. True when the second begins.
+bool hak_pool_tend(void);
 
 // SuperSlabs without memory, by number (superslab.c). take gives 0 if there is none.
 void hak_pool_add_cold(uint32_t number);

@@ -1,6 +1,7 @@
 #include "superslab/superslab.h"
 
 #include "core/options.h"
+#include "core/pressure.h"
 #include "os/os.h"
 #include "superslab/shared_pool.h"
 
@@ -30,6 +31,10 @@ void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
   uint64_t peak = hak_load_relaxed(&hak_mapped.peak);
   while ((int64_t)(now - peak) > 0 && !hak_cas_relaxed(&hak_mapped.peak, &peak, now)) {
   }
+}
+
+bool hak_mapped_near_limit(void) {
+  return hak_load_relaxed(&hak_mapped.mapped) >= hak_memory_limit - hak_memory_limit / 8;
 }
 
 static void reserve_range(size_t size) {

@@ -65,9 +65,11 @@ uint32_t hak_superslab_count(void);
 
 // Bytes mapped for blocks and metadata, now and at most (statistics).
 typedef struct {
-  _Atomic uint64_t superslab_bytes, huge_bytes, metadata_bytes, mapped, peak;
+  _Atomic uint64_t superslab_bytes, huge_bytes, cached_bytes, metadata_bytes, mapped, peak;
 } hak_mapped_t;
 HAK_INTERNAL extern hak_mapped_t hak_mapped;
 void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes);
+// Near its limit the process keeps nothing that is not in use.
+bool hak_mapped_near_limit(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include "core/options.h"
 #include "core/pressure.h"
 #include "os/os.h"
+#include "pool/huge_cache.h"
 #include "superslab/shared_pool.h"
 #include "thread/heap.h"
 #include "thread/process.h"
@@ -21,6 +22,7 @@ static void *helper(void *unused) {
     hak_os_sleep_ms(PERIOD_MS);
     if (hak_pressure() >= PRESSED) hak_heap_reclaim_all(NULL, 0);
     else hak_pool_trim_idle(0);
+    hak_huge_cache_tend();
   }
   return NULL;
 }

@@ -63,7 +63,24 @@ static void check_ring(hak_heap_t *heap, unsigned c) {
   }
 }
 
+// What the L2.5 ring keeps is in nobody's hands.
+static void check_kept(const hak_heap_t *heap) {
+  uint32_t sum = 0;
+  for (unsigned i = 0; i < HAK_L25_RING; i++) {
+    uint32_t number = (uint32_t)(heap->kept[i] >> 32), slabs = (uint32_t)heap->kept[i];
+    HAK_ASSERT((number == 0) == (slabs == 0));
+    if (number == 0) continue;
+    HAK_ASSERT(!((uint32_t)hak_load_relaxed(&hak_registry.superslabs[number].free_mask) & slabs));
+    sum += hak_count_bits(slabs);
+    for (; slabs; slabs &= slabs - 1)
+      HAK_ASSERT(hak_slab_kind(hak_slab_at((number << HAK_SLABS_SHIFT) + hak_low_bit(slabs))) ==
+                 HAK_KIND_FREE);
+  }
+  HAK_ASSERT(sum == heap->kept_slabs);
+}
+
 void hak_heap_check(hak_heap_t *heap) {
+  check_kept(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
     if (front != &hak_slab_none) check_slab(heap, front, c, HAK_PLACE_ACTIVE);

@@ -3,6 +3,7 @@
 #include "core/options.h"
 #include "os/os.h"
 #include "pool/huge.h"
+#include "pool/huge_cache.h"
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
 #include "thread/guard.h"
@@ -111,8 +112,9 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   hak_owner_inc(&heap->classes[c].refills);
   if (++heap->ticks >= FLUSH_TICKS) {
     hak_remote_flush(heap);
-    hak_pool_tend();
+    hak_ring_tend(heap);
     hak_sparse_tend(heap);
+    if (hak_pool_tend()) hak_huge_cache_tend();
   }
   hak_heap_reclaim_if_asked(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
@@ -192,7 +194,7 @@ static void *take_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
   hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size));
   if (kept) {
     hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
-    return hak_l25_reuse(kept, size);
+    return hak_l25_make(kept, size);
   }
   hak_source_t source;
   bool fresh = false;
@@ -213,10 +215,11 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
 
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   if (size >= HAK_ADDRESS_END) return NULL; // nothing is given up for it
-  void *p = hak_huge_alloc(size, alignment);
+  if (hak_pool_tend()) hak_huge_cache_tend();
+  void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p) {
     hak_heap_reclaim_all(heap, 0);
-    if (!(p = hak_huge_alloc(size, alignment))) return NULL;
+    if (!(p = hak_huge_alloc(size, alignment, zeroed != NULL))) return NULL;
   }
   if (zeroed) *zeroed = true;
   hak_heap_count_stat(heap, HAK_STAT_huge_alloc, 1);

@@ -4,6 +4,7 @@
 
 #include "core/options.h"
 #include "os/os.h"
+#include "pool/huge_cache.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/front.h"
@@ -223,7 +224,7 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
   hak_pool_release(slab, n);
-  hak_pool_tend();
+  if (hak_pool_tend()) hak_huge_cache_tend();
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
 }
 
@@ -359,7 +360,8 @@ static _Atomic uint32_t reclaim_requests;
 bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
   hak_fetch_add_relaxed(&reclaim_requests, 1);
   if (heap) hak_heap_reclaim_if_asked(heap);
-  unsigned some = hak_pool_trim(keep);
+  size_t some = hak_huge_cache_trim(0);
+  some += hak_pool_trim(keep);
   return (some + hak_pool_purge()) != 0;
 }
 
@@ -442,6 +444,7 @@ static void detach(hak_heap_t *heap) {
   hak_sparse_flush(heap);
   hak_ring_forget_all(heap);
   hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
+  hak_huge_cache_tend();
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
   leave_orphan(heap);

@@ -5,6 +5,7 @@
 #include "core/options.h"
 #include "core/pressure.h"
 #include "os/os.h"
+#include "pool/huge_cache.h"
 #include "superslab/seal.h"
 #include "superslab/shared_pool.h"
 #include "superslab/superslab.h"
@@ -33,6 +34,7 @@ void hak_process_init_slow(void) {
 static void after_fork_in_child(void) {
   hak_heap_after_fork();
   hak_pool_rebuild();
+  hak_huge_cache_after_fork();
   hak_background_start(); // threads do not survive fork
 }
 

@@ -1,11 +1,8 @@
 #include "thread/ring.h"
 
+#include "os/os.h"
 #include "pool/l25.h"
 #include "thread/sparse.h"
-
-#define RUN_BITS 5 // entry: index of the head << 5 | slabs in the run
-#define RUN_MASK ((1u << RUN_BITS) - 1)
-_Static_assert(HAK_L25_MAX >> HAK_SLAB_SHIFT <= RUN_MASK, "the length of a run fits an entry");
 
 // Gives a ring as many places as it wants, its hints in the first of them. False: there
 // are none left.
@@ -72,42 +69,115 @@ void hak_ring_forget_all(hak_heap_t *heap) {
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++) heap->ring[i].count = 0;
 }
 
-static void forget_run(hak_heap_t *heap, unsigned i) {
-  heap->run_slabs -= heap->runs[i] & RUN_MASK;
-  heap->run_count--;
-  for (; i < heap->run_count; i++) heap->runs[i] = heap->runs[i + 1];
+// ---------------------------------------------------------------------------
+// Kept slabs. A word is number of the SuperSlab << 32 | slabs, 0 if it is empty.
+
+#define KEPT_MIN ((uint64_t)1 << 20) // bytes a thread may keep before it has learnt
+#define REGRETS_PER_DOUBLING 4
+#define IDLE_MS 1000
+
+static uint32_t number_of(uint64_t word) { return (uint32_t)(word >> 32); }
+
+static uint32_t most_slabs(void) {
+  return (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
 }
 
-static void release_oldest(hak_heap_t *heap) {
-  hak_slab_t *head = hak_slab_at(heap->runs[0] >> RUN_BITS);
-  forget_run(heap, 0);
-  hak_l25_release(head);
+static void set_place(hak_heap_t *heap, unsigned i, uint32_t number, uint32_t slabs) {
+  uint8_t longest = 0;
+  heap->kept[i] = slabs ? (uint64_t)number << 32 | slabs : 0;
+  for (; slabs; slabs &= slabs << 1) longest++;
+  heap->kept_longest[i] = longest;
+}
+
+// Empties the next place that has slabs; there is one.
+static void release_one(hak_heap_t *heap) {
+  do heap->kept_victim = (uint8_t)((heap->kept_victim + 1) % HAK_L25_RING);
+  while (!heap->kept[heap->kept_victim]);
+  uint64_t word = heap->kept[heap->kept_victim];
+  set_place(heap, heap->kept_victim, 0, 0);
+  heap->kept_slabs -= hak_count_bits((uint32_t)word);
+  hak_pool_release_set(number_of(word), (uint32_t)word);
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
 }
 
-hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n) {
-  for (unsigned i = heap->run_count; i-- > 0;) {
-    if ((heap->runs[i] & RUN_MASK) != n) continue;
-    hak_slab_t *head = hak_slab_at(heap->runs[i] >> RUN_BITS);
-    forget_run(heap, i);
-    return head;
+// A run was not there: it would have been had more been kept, perhaps.
+static void missed(hak_heap_t *heap) {
+  if (!heap->kept_refused) return;
+  heap->kept_refused = false;
+  if (++heap->kept_regrets < REGRETS_PER_DOUBLING) return;
+  heap->kept_regrets = 0;
+  if (heap->kept_most < most_slabs())
+    heap->kept_most =
+        heap->kept_most ? 2 * heap->kept_most : (uint32_t)(KEPT_MIN >> HAK_SLAB_SHIFT);
+}
+
+// The place with the shortest run of at least n slabs, HAK_L25_RING if there is none.
+static unsigned closest(const hak_heap_t *heap, unsigned n) {
+  unsigned best = HAK_L25_RING, shortest = UINT8_MAX;
+  for (unsigned i = 0; i < HAK_L25_RING; i++) {
+    if (heap->kept_longest[i] < n || heap->kept_longest[i] >= shortest) continue;
+    best = i;
+    shortest = heap->kept_longest[i];
   }
-  return NULL;
+  return best;
+}
+
+hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n) {
+  heap->kept_used = true;
+  unsigned i = heap->kept_slabs < n ? HAK_L25_RING : closest(heap, n);
+  if (i == HAK_L25_RING) {
+    missed(heap);
+    return NULL;
+  }
+  uint32_t slabs = (uint32_t)heap->kept[i], number = number_of(heap->kept[i]);
+  unsigned first = hak_high_bit(hak_runs_of(slabs, n));
+  set_place(heap, i, number, slabs & ~hak_ones(first, n));
+  heap->kept_slabs -= n;
+  return hak_slab_at((number << HAK_SLABS_SHIFT) + first);
+}
+
+// Where slabs of a SuperSlab go: to others of it, or to an empty place. HAK_L25_RING:
+// there is none.
+static unsigned place_for(const hak_heap_t *heap, uint32_t number) {
+  unsigned place = HAK_L25_RING;
+  for (unsigned i = 0; i < hak_option(L25_RING_CAP); i++) {
+    uint64_t word = heap->kept[i];
+    if (word && number_of(word) == number) return i;
+    if (!word) place = i;
+  }
+  return place;
 }
 
 void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head) {
-  unsigned n = head->run, capacity = (unsigned)hak_option(L25_RING_CAP);
-  unsigned slabs_max = (unsigned)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
-  if (capacity == 0 || n > slabs_max) {
-    hak_l25_release(head);
+  unsigned n = hak_l25_take_apart(head);
+  uint32_t index = hak_slab_index(head), number = index >> HAK_SLABS_SHIFT;
+  uint32_t slabs = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+  uint32_t most = heap->kept_most < most_slabs() ? heap->kept_most : most_slabs();
+  if (n > most || hak_option(L25_RING_CAP) == 0) {
+    heap->kept_refused = true;
+    hak_pool_release_set(number, slabs);
     hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
     return;
   }
-  while (heap->run_count >= capacity || heap->run_slabs + n > slabs_max) release_oldest(heap);
-  heap->runs[heap->run_count++] = hak_slab_index(head) << RUN_BITS | n;
-  heap->run_slabs += n;
+  unsigned place = place_for(heap, number);
+  while (heap->kept_slabs + n > most || place == HAK_L25_RING) {
+    heap->kept_refused = true;
+    release_one(heap);
+    place = place_for(heap, number);
+  }
+  set_place(heap, place, number, (uint32_t)heap->kept[place] | slabs);
+  heap->kept_slabs += n;
 }
 
 void hak_ring_release_runs(hak_heap_t *heap) {
-  while (heap->run_count) release_oldest(heap);
+  while (heap->kept_slabs) release_one(heap);
+  heap->kept_most = 0;
+}
+
+void hak_ring_tend(hak_heap_t *heap) {
+  if (heap->kept_slabs == 0) return;
+  uint64_t now = hak_os_clock_ms();
+  if (heap->kept_used) heap->kept_used_at = now;
+  else if (now - heap->kept_used_at >= IDLE_MS) hak_ring_release_runs(heap);
+  heap->kept_used = false;
 }

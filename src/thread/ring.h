@@ -14,9 +14,11 @@
 // run is not SPARE. Hence an allocation looks into the ring first and takes from a
 // mask only when it is empty, and whoever takes a run out of use lets the ring forget it.
 //
-// The L2.5 ring holds whole runs that are in nobody's hands: at most
-// HAKMEM_L25_RING_CAP of them and HAKMEM_L25_RING_BYTES; they go back with the
-// thread's end and with every reclaim.
+// The L2.5 ring holds slabs that are in nobody's hands: those of freed runs, by SuperSlab, so
+// that neighbours become one run again and runs of any length come out of it. They are
+// of HAKMEM_L25_RING_CAP SuperSlabs at most, and 1 MiB; more, up to HAKMEM_L25_RING_BYTES,
+// where runs are missed after others did not stay (docs/decisions/0022-runs.md). They go
+// back with the thread's end, with every reclaim, and when they are not used.
 //
 // Owner only. Tests: test/unit/test_ring.c.
 
@@ -48,11 +50,13 @@ void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab);
 // Empties the L2 rings: the heap gets another thread.
 void hak_ring_forget_all(hak_heap_t *heap);
 
-// A run of n slabs this thread freed, NULL if it keeps none of that length.
+// n neighbouring slabs that this thread freed, the first of them; NULL if there are none.
 hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n);
-// Keeps a freed run (kind FREE, slabs not in the free mask); may release older ones.
+// Keeps the slabs of a freed run (kind FREE, slabs not in the free mask); others may go.
 void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head);
-// Releases all kept runs.
+// Releases all kept slabs.
 void hak_ring_release_runs(hak_heap_t *heap);
+// The same if they have been of no use for a second. To be called now and then.
+void hak_ring_tend(hak_heap_t *heap);
 
 #endif

@@ -249,7 +249,7 @@ def _consistent(stats):
           + stats["huge_allocs"], "tiers do not add up:", stats)
     check(stats["allocs"] - stats["frees"] == stats["live_blocks"], "live_blocks:", stats)
     check(stats["mapped_bytes"] == stats["superslab_bytes"] + stats["huge_bytes"]
-          + stats["metadata_bytes"], "mapped_bytes:", stats)
+          + stats["huge_cached_bytes"] + stats["metadata_bytes"], "mapped_bytes:", stats)
     check(stats["peak_bytes"] >= stats["mapped_bytes"] >= stats["live_bytes"], "peak:", stats)
 
 

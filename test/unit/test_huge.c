@@ -8,6 +8,7 @@
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "pool/huge.h"
+#include "pool/huge_cache.h"
 #include "superslab/superslab.h"
 #include "thread/process.h"
 
@@ -15,13 +16,13 @@ static size_t pages(size_t n) { return (n + hak_os_page_size - 1) / hak_os_page_
 
 static void alignments(void) {
   hak_process_init();
-  hak_huge_free(hak_huge_alloc(1, 1)); // the pagemap's leaf
+  hak_huge_free(hak_huge_alloc(1, 1, true)); // the pagemap's leaf
   uint64_t bytes = hak_mapped.huge_bytes;
   for (size_t alignment = 1; alignment <= GIB; alignment *= 2) {
     const size_t sizes[] = {0, 1, 5000, MIB + 1, 3 * MIB, 5 * MIB + 4097};
     for (unsigned i = 0; i < COUNT(sizes); i++) {
       size_t mapped = status_kib("VmSize:");
-      char *p = hak_huge_alloc(sizes[i], alignment), *q = hak_huge_alloc(sizes[i], alignment);
+      char *p = hak_huge_alloc(sizes[i], alignment, true), *q = hak_huge_alloc(sizes[i], alignment, true);
       CHECK(p && q && p != q);
       CHECK(((uintptr_t)p & (alignment - 1)) == 0 && ((uintptr_t)p & (2 * MIB - 1)) == 0);
       size_t usable = hak_huge_usable(p);
@@ -64,13 +65,14 @@ ISOLATED(impossible_alignments)
 
 static void mappings_are_given_back(void) {
   hak_process_init();
-  hak_huge_free(hak_huge_alloc(1, 1));
+  hak_huge_free(hak_huge_alloc(1, 1, true));
   enum { N = 100 };
   void *blocks[N];
   size_t before = mapping_count();
-  for (unsigned i = 0; i < N; i++) CHECK((blocks[i] = hak_huge_alloc(2 * MIB + i * 4096, 1)) != NULL);
+  for (unsigned i = 0; i < N; i++) CHECK((blocks[i] = hak_huge_alloc(2 * MIB + i * 4096, 1, true)) != NULL);
   CHECK(mapping_count() <= before + N);
   for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(blocks[i]));
+  hak_huge_cache_trim(0);
   CHECK(mapping_count() <= before + 1);
 }
 ISOLATED(mappings_are_given_back)
@@ -84,9 +86,9 @@ static void *wall_behind(char *p) {
 
 static void resize(void) {
   hak_process_init();
-  hak_huge_free(hak_huge_alloc(1, 1));
+  hak_huge_free(hak_huge_alloc(1, 1, true));
   for (unsigned walled = 0; walled < 2; walled++) {
-    char *p = hak_huge_alloc(4 * MIB, 1);
+    char *p = hak_huge_alloc(4 * MIB, 1, true);
     fill(p, 4 * MIB, 1);
     size_t mappings = mapping_count();
     size_t size = 4 * MIB;
@@ -129,7 +131,7 @@ ISOLATED(resize)
 static void growth_never_holds_both(void) {
   hak_process_init();
   size_t size = 64 * MIB;
-  char *p = hak_huge_alloc(size, 1);
+  char *p = hak_huge_alloc(size, 1, true);
   memset(p, 1, size);
   wall_behind(p);
   char *q = hak_huge_resize(p, 2 * size);
@@ -144,7 +146,7 @@ ISOLATED(growth_never_holds_both)
 
 static void refused_growth(void) {
   hak_process_init();
-  char *p = hak_huge_alloc(4 * MIB, 1);
+  char *p = hak_huge_alloc(4 * MIB, 1, true);
   fill(p, 4 * MIB, 7);
   uint64_t bytes = hak_mapped.huge_bytes;
   for (unsigned skip = 0; skip < 4; skip++) {
@@ -188,7 +190,7 @@ static void *free_all(void *argument) {
 }
 static void one_of_many_frees_wins(void) {
   hak_process_init();
-  for (unsigned i = 0; i < BLOCKS; i++) CHECK((blocks[i] = hak_huge_alloc(MIB + 1, 1)) != NULL);
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK((blocks[i] = hak_huge_alloc(MIB + 1, 1, true)) != NULL);
   pthread_t threads[THREADS];
   pthread_barrier_init(&barrier, NULL, THREADS);
   for (unsigned i = 0; i < THREADS; i++) threads[i] = unit_start(free_all, NULL);

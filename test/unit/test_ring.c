@@ -5,6 +5,7 @@
 
 #include "core/options.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
 #include "pool/l25.h"
 #include "superslab/superslab.h"
 #include "thread/heap.h"
@@ -125,25 +126,92 @@ static void others_blocks(void) {
 }
 ISOLATED(others_blocks)
 
+static unsigned kept_count(void) {
+  unsigned places = 0, slabs = 0;
+  for (unsigned i = 0; i < HAK_L25_RING; i++) {
+    uint64_t word = hak_tls_heap->kept[i];
+    places += word != 0;
+    unsigned longest = hak_tls_heap->kept_longest[i];
+    CHECK(longest == 0 || hak_runs_of((uint32_t)word, longest) != 0);
+    CHECK(longest == 32 || hak_runs_of((uint32_t)word, longest + 1) == 0);
+    slabs += hak_count_bits((uint32_t)word);
+    for (unsigned k = 0; k < i; k++) // those of a SuperSlab are in one place
+      CHECK(word == 0 || hak_tls_heap->kept[k] >> 32 != word >> 32);
+    // Nobody else's.
+    if (word) CHECK(!(hak_registry.superslabs[word >> 32].free_mask & (uint32_t)word));
+  }
+  CHECK_EQUAL(slabs, hak_tls_heap->kept_slabs);
+  return places;
+}
+
+static bool keeps(size_t bytes) {
+  return hak_option(L25_RING_CAP) >= 2 && hak_option(L25_RING_BYTES) >= bytes;
+}
+
+// The ring learns that runs are needed again.
+static void learn(size_t size) {
+  for (unsigned i = 0; i < 20; i++) hak_free(hak_malloc(size));
+}
+
+// Neighbours become one run; runs of other lengths come out of it.
+static void kept_runs_merge_and_split(void) {
+  char *p[8];
+  CHECK((p[0] = hak_malloc(100000)) != NULL);
+  hak_free(p[0]);
+  CHECK_EQUAL(kept_count(), 0); // not learnt yet
+  learn(100000);
+  for (unsigned i = 0; i < 8; i++) CHECK((p[i] = hak_malloc(100000)) != NULL);
+  for (unsigned i = 0; i < 8; i++) memset(p[i], 1, 100000);
+  for (unsigned i = 0; i < 8; i++) hak_free(p[i]);
+  if (keeps(MIB)) CHECK_EQUAL(kept_count(), 1);
+  uint64_t hits = hak_load_relaxed(&hak_tls_heap->stats[HAK_STAT_l25_ring]);
+  char *one = hak_malloc(1000000), *q = hak_malloc(70000);
+  CHECK(one && q && hak_malloc_usable_size(one) >= 1000000);
+  if (keeps(MIB)) CHECK_EQUAL(hak_load_relaxed(&hak_tls_heap->stats[HAK_STAT_l25_ring]), hits + 1);
+  memset(one, 2, 1000000);
+  CHECK(hak_owns(one + 999999));
+  hak_free(one), hak_free(q);
+  char *zero = hak_calloc(1, 1000000);
+  CHECK(all_zero(zero, 1000000));
+  hak_free(zero);
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(kept_runs_merge_and_split)
+
+// More is kept while it is of use, and none by a thread that does other things.
+static void kept_runs_follow_use(void) {
+  enum { N = 24 };
+  static void *p[N];
+  for (unsigned round = 0; round < 40; round++) {
+    for (unsigned i = 0; i < N; i++) CHECK((p[i] = hak_malloc(65536)) != NULL);
+    for (unsigned i = 0; i < N; i++) hak_free(p[i]);
+    kept_count();
+  }
+  if (keeps(2 * MIB)) CHECK_EQUAL(hak_tls_heap->kept_slabs, N); // 1.5 MiB
+  for (unsigned i = 0; i < 12; i++) {
+    for (unsigned k = 0; k < 4000; k++) hak_free(hak_malloc(16 + k % 1000));
+    hak_ring_tend(hak_tls_heap);
+    hak_os_sleep_ms(200);
+  }
+  CHECK_EQUAL(kept_count(), 0);
+}
+ISOLATED(kept_runs_follow_use)
+
 static void kept_runs(void) {
   size_t cap = hak_option(L25_RING_CAP), bytes = hak_option(L25_RING_BYTES);
-  void *p = hak_malloc(200000), *q = hak_malloc(200000);
-  hak_free(p), hak_free(q);
-  if (cap >= 2 && bytes >= MIB) CHECK(hak_malloc(200000) == q && hak_malloc(250000) == p);
-  else p = hak_malloc(200000), q = hak_malloc(200000);
-  hak_free(p), hak_free(q);
+  learn(200000);
   // Bounded by number and by bytes.
   enum { N = 64 };
   static void *many[N];
   for (unsigned i = 0; i < N; i++) CHECK((many[i] = hak_malloc(70000 + i * 12000)) != NULL);
   for (unsigned i = 0; i < N; i++) {
     hak_free(many[i]);
-    CHECK(hak_tls_heap->run_count <= cap);
-    CHECK(hak_tls_heap->run_slabs * HAK_SLAB_SIZE <= bytes);
+    CHECK(kept_count() <= cap);
+    CHECK(hak_tls_heap->kept_slabs * HAK_SLAB_SIZE <= bytes);
   }
   hak_trim(0);
-  CHECK_EQUAL(hak_tls_heap->run_count, 0);
-  CHECK_EQUAL(hak_tls_heap->run_slabs, 0);
+  CHECK_EQUAL(kept_count(), 0);
+  CHECK_EQUAL(hak_tls_heap->kept_slabs, 0);
   CHECK_EQUAL(statistics().superslab_bytes, 0);
   char *zero = hak_malloc(300000);
   memset(zero, 1, 300000);
@@ -159,6 +227,8 @@ int main(void) {
     ISOLATED_TEST(capacity_follows_use),
     ISOLATED_TEST(places_run_out),
     ISOLATED_TEST(others_blocks),
+    ISOLATED_TEST(kept_runs_merge_and_split),
+    ISOLATED_TEST(kept_runs_follow_use),
     ISOLATED_TEST(kept_runs),
   };
   return RUN(tests);

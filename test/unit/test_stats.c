@@ -47,7 +47,7 @@ static void compare(const model_t *m) {
   CHECK_EQUAL(s.live_blocks, m->live);
   CHECK_EQUAL(s.live_bytes, m->bytes);
   CHECK_EQUAL(s.frees, s.allocs - m->live);
-  CHECK_EQUAL(s.mapped_bytes, s.superslab_bytes + s.huge_bytes + s.metadata_bytes);
+  CHECK_EQUAL(s.mapped_bytes, s.superslab_bytes + s.huge_bytes + s.huge_cached_bytes + s.metadata_bytes);
   CHECK(s.peak_bytes >= s.mapped_bytes);
   CHECK(s.live_bytes <= s.superslab_bytes + s.huge_bytes);
 }

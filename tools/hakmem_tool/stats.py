@@ -91,6 +91,7 @@ def report(figures, processes, with_classes=False):
     yield f"  {'peak mapped':<24}{bytes_text(get('peak_bytes')):>16}{peak_note}"
     yield (f"  {'mapped at exit':<24}{bytes_text(get('mapped_bytes')):>16}  "
            f"SuperSlabs {bytes_text(get('superslab_bytes'))}, huge {bytes_text(get('huge_bytes'))}, "
+           f"kept {bytes_text(get('huge_cached_bytes'))}, "
            f"metadata {bytes_text(get('metadata_bytes'))}")
     yield f"  {'heaps (threads at once)':<24}{get('heaps'):>16,}"
     counters = {name: count for name, count in figures.get("counters", {}).items() if count}

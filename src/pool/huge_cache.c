@@ -1,0 +1,207 @@
+#include "pool/huge_cache.h"
+
+#include "base/bits.h"
+#include "core/options.h"
+#include "core/pagemap.h"
+#include "os/os.h"
+#include "superslab/superslab.h"
+
+// A place is empty (0) or names a mapping: unit of address space << 37 | length in 4 KiB.
+#define LENGTH_BITS 37
+#define UNIT_SHIFT 12
+#define PLACES 16u
+
+// All in one OS page: fork copies it at one moment. A mapping is in one place at most,
+// and who swaps its word for 0 has it to himself.
+static struct {
+  _Alignas(128) _Atomic uint64_t place[PLACES];
+} cache;
+static _Atomic uint64_t put_at[PLACES]; // ms; relaxed: an old time sends a mapping back early
+
+// Bytes in all places and on their way in or out: added before a mapping gets its place
+// and taken off after it has left it, so the places never hold more. Relaxed: a sum
+// that every change adds to; no other word is read by it.
+static _Atomic uint64_t held;
+
+// How many bytes may stay is learnt, as for empty SuperSlabs (superslab/shared_pool.c):
+// a few mappings made soon after one did not stay double it, and it falls back when half
+// of it has sufficed for a while. All relaxed: they steer, nothing depends on them.
+// Until then none stays: what a peak leaves goes back at once.
+#define BOUND_MIN ((uint64_t)8 << 20)
+#define REGRET_MS 250
+#define REGRETS_PER_DOUBLING 4
+#define CALM_MS 1000
+// Beside one mapping, no more than that in addition to as much as the program holds.
+#define UNUSED_MOST ((uint64_t)16 << 20)
+static _Atomic uint64_t learnt; // bytes, BOUND_MIN or more, or 0
+static _Atomic uint32_t regrets;
+static _Atomic uint64_t refused_at, needed_at; // ms
+
+hak_huge_cache_counts_t hak_huge_cache_counts;
+
+// Shorter ones cost less to map than to look for.
+#define LENGTH_MIN HAK_L25_MAX
+// Mappings that differ by more are no substitute: what is cut off or added outweighs.
+#define DIFFER_MOST 8
+
+static uint64_t word_of(const void *p, size_t size) {
+  return (uint64_t)((uintptr_t)p >> HAK_SUPERSLAB_SHIFT) << LENGTH_BITS | size >> UNIT_SHIFT;
+}
+static void *start_of(uint64_t word) {
+  return (void *)(uintptr_t)(word >> LENGTH_BITS << HAK_SUPERSLAB_SHIFT);
+}
+static size_t length_of(uint64_t word) {
+  return (size_t)(word & (((uint64_t)1 << LENGTH_BITS) - 1)) << UNIT_SHIFT;
+}
+
+static uint64_t bound_now(void) {
+  if (HAK_SECURE || hak_mapped_near_limit()) return 0; // what is freed must fault: secure library
+  uint64_t most = hak_option(HUGE_CACHE), bound = hak_load_relaxed(&learnt);
+  return bound < most ? bound : most;
+}
+
+// Takes the word out of its place; false if another thread was faster.
+static bool take(unsigned i, uint64_t word) {
+  // Acquire: pairs with the release in hak_huge_cache_put: the last holder is done with
+  // the mapping and its entry.
+  return hak_cas_acquire(&cache.place[i], &word, (uint64_t)0);
+}
+
+static void left(size_t size) {
+  hak_fetch_sub_relaxed(&held, size);
+  hak_mapped_add(&hak_mapped.cached_bytes, -(int64_t)size);
+}
+
+static bool evict(unsigned i, uint64_t word) {
+  if (!take(i, word)) return false;
+  if (!hak_os_unmap(start_of(word), length_of(word)))
+    hak_os_discard(start_of(word), length_of(word)); // as in hak_huge_free
+  left(length_of(word));
+  hak_fetch_add_relaxed(&hak_huge_cache_counts.evict, 1);
+  return true;
+}
+
+// Evicts the mapping that was put in first; its bytes, 0 if there is none.
+static size_t evict_oldest(void) {
+  for (;;) {
+    unsigned oldest = PLACES;
+    uint64_t word = 0;
+    for (unsigned i = 0; i < PLACES; i++) {
+      uint64_t found = hak_load_relaxed(&cache.place[i]);
+      if (!found || (word && hak_load_relaxed(&put_at[i]) >= hak_load_relaxed(&put_at[oldest])))
+        continue;
+      oldest = i;
+      word = found;
+    }
+    if (!word) return 0;
+    if (evict(oldest, word)) return length_of(word);
+  }
+}
+
+static bool place(uint64_t word, uint64_t now) {
+  for (unsigned i = 0; i < PLACES; i++) {
+    uint64_t none = 0;
+    if (hak_load_relaxed(&cache.place[i])) continue;
+    hak_store_relaxed(&put_at[i], now);
+    // Release: pairs with the acquire in take.
+    if (hak_cas_release(&cache.place[i], &none, word)) return true;
+  }
+  return false;
+}
+
+// So many bytes may be held when a mapping of size bytes is; 0: it may not.
+static uint64_t bound_with(size_t size) {
+  uint64_t bound = bound_now(), most = UNUSED_MOST + hak_load_relaxed(&hak_mapped.huge_bytes);
+  if (size > bound) return 0;
+  if (most > bound) most = bound;
+  return most > size ? most : size;
+}
+
+bool hak_huge_cache_put(void *p, size_t size) {
+  if (size < LENGTH_MIN) return false;
+  uint64_t bound = bound_with(size), now = hak_os_clock_ms();
+  bool kept = false, evicted = false;
+  if (bound) {
+    hak_fetch_add_relaxed(&held, size);
+    hak_mapped_add(&hak_mapped.cached_bytes, (int64_t)size);
+    while (hak_load_relaxed(&held) > bound && evict_oldest()) evicted = true;
+    while (hak_load_relaxed(&held) <= bound && !(kept = place(word_of(p, size), now)) &&
+           evict_oldest())
+      evicted = true;
+    if (!kept) left(size);
+  }
+  if (!kept || evicted) hak_store_relaxed(&refused_at, now);
+  return kept;
+}
+
+// A mapping has to be made because none was kept.
+static void missed(size_t size) {
+  uint64_t now = hak_os_clock_ms();
+  if (size < LENGTH_MIN || now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
+  hak_store_relaxed(&needed_at, now);
+  if (hak_fetch_add_relaxed(&regrets, 1) < REGRETS_PER_DOUBLING) return;
+  hak_store_relaxed(&regrets, 0u);
+  uint64_t bound = hak_load_relaxed(&learnt);
+  if (bound < hak_option(HUGE_CACHE)) hak_store_relaxed(&learnt, bound ? bound * 2 : BOUND_MIN);
+}
+
+// Whether a mapping of b bytes serves a request better than one of a bytes.
+static bool better(size_t b, size_t a, size_t size) {
+  if (b < size) return b > a && b >= size / DIFFER_MOST;
+  return b <= size * DIFFER_MOST && (a < size || b < a);
+}
+
+void *hak_huge_cache_take(size_t size, size_t *have) {
+  if (size < LENGTH_MIN) return NULL;
+  for (;;) {
+    uint64_t word = 0;
+    unsigned best = 0;
+    for (unsigned i = 0; i < PLACES; i++) {
+      uint64_t found = hak_load_relaxed(&cache.place[i]);
+      if (!found || !better(length_of(found), length_of(word), size)) continue;
+      best = i;
+      word = found;
+    }
+    if (!word) {
+      missed(size);
+      return NULL;
+    }
+    if (!take(best, word)) continue;
+    if (hak_load_relaxed(&held) > bound_now() / 2) hak_store_relaxed(&needed_at, hak_os_clock_ms());
+    *have = length_of(word);
+    left(*have);
+    hak_fetch_add_relaxed(&hak_huge_cache_counts.reuse, 1);
+    return start_of(word);
+  }
+}
+
+size_t hak_huge_cache_trim(size_t keep) {
+  size_t sum = 0, size;
+  while (hak_load_relaxed(&held) > keep && (size = evict_oldest()) != 0) sum += size;
+  return sum;
+}
+
+void hak_huge_cache_tend(void) {
+  uint64_t now = hak_os_clock_ms();
+  if (now - hak_load_relaxed(&needed_at) >= CALM_MS) {
+    uint64_t half = hak_load_relaxed(&learnt) / 2;
+    hak_store_relaxed(&learnt, half < BOUND_MIN ? 0 : half);
+  }
+  for (unsigned i = 0; i < PLACES; i++) {
+    uint64_t word = hak_load_relaxed(&cache.place[i]);
+    if (word && now - hak_load_relaxed(&put_at[i]) >= CALM_MS) evict(i, word);
+  }
+}
+
+void hak_huge_cache_after_fork(void) {
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < PLACES; i++) {
+    uint64_t word = hak_load_relaxed(&cache.place[i]);
+    if (!word) continue;
+    sum += length_of(word);
+    // The page of the entry may have been copied before it was taken.
+    hak_pagemap_set(start_of(word), 0);
+  }
+  hak_store_relaxed(&held, sum);
+  hak_store_relaxed(&hak_mapped.cached_bytes, sum);
+}

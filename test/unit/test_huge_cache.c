@@ -1,0 +1,267 @@
+// huge_cache.h: freed mappings serve the next blocks, never two at once, never as zero; what is
+// kept is bounded, follows the load and goes back.
+
+#include "unit.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "core/options.h"
+#include "core/pressure.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "pool/huge.h"
+#include "pool/huge_cache.h"
+#include "superslab/superslab.h"
+#include "thread/process.h"
+
+static uint64_t kept(void) { return hak_mapped.cached_bytes; }
+static void *alloc(size_t size) { return hak_huge_alloc(size, 1, false); }
+
+static void swing(size_t size, unsigned rounds) {
+  for (unsigned i = 0; i < rounds; i++) {
+    void *p = alloc(size);
+    CHECK(p != NULL && hak_huge_free(p));
+  }
+}
+
+// As in a load that has shown that it uses mappings again.
+static void set_up(uint64_t bound) {
+  hak_process_init();
+  hak_option(HUGE_CACHE) = bound;
+  swing(MIB, 20);
+  hak_huge_cache_trim(0);
+  hak_huge_cache_counts.reuse = 0;
+}
+
+static void freed_mappings_serve_again(void) {
+  set_up(64 * MIB);
+  char *p = alloc(4 * MIB), *q;
+  fill(p, 4 * MIB, 1);
+  CHECK(hak_huge_free(p));
+  CHECK_EQUAL(kept(), 4 * MIB);
+  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+  // Not a block of anybody's meanwhile.
+  CHECK(hak_huge_usable(p) == 0 && !hak_huge_free(p) && hak_huge_around(p + 1) == NULL);
+  CHECK(alloc(4 * MIB) == p);
+  CHECK_EQUAL(kept(), 0);
+  CHECK(hak_huge_free(p));
+  // A little too long: as it is. Much too long: the end goes back to the system.
+  CHECK(alloc(4 * MIB - 8192) == p);
+  CHECK_EQUAL(hak_huge_usable(p), 4 * MIB);
+  CHECK(hak_huge_free(p));
+  CHECK(alloc(2 * MIB) == p);
+  CHECK_EQUAL(hak_huge_usable(p), 2 * MIB);
+  CHECK(filled(p, 2 * MIB, 1));
+  CHECK(hak_huge_free(p));
+  // Too short: it grows without copying, where it is or elsewhere.
+  for (unsigned walled = 0; walled < 2; walled++) {
+    void *wall = NULL;
+    if (walled) {
+      wall = mmap(p + 2 * MIB, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+      CHECK(wall == p + 2 * MIB);
+    }
+    CHECK((q = alloc(7 * MIB)) != NULL);
+    if (walled) CHECK(q != p && munmap(wall, 4096) == 0);
+    CHECK_EQUAL(hak_huge_usable(q), 7 * MIB);
+    CHECK(((uintptr_t)q & (2 * MIB - 1)) == 0);
+    CHECK(filled(q, 2 * MIB, 1) && all_zero(q + 2 * MIB, 5 * MIB));
+    CHECK(hak_huge_free(q));
+    CHECK((p = alloc(2 * MIB)) == q);
+    CHECK(hak_huge_free(p));
+  }
+  CHECK_EQUAL(hak_huge_cache_counts.reuse, 7);
+  CHECK_EQUAL(hak_huge_cache_trim(0), 2 * MIB);
+  CHECK_EQUAL(kept(), 0);
+}
+ISOLATED(freed_mappings_serve_again)
+
+// The one that fits best; none that is far too long or far too short.
+static void best_fit(void) {
+  set_up(64 * MIB);
+  void *p[4];
+  const size_t sizes[] = {8 * MIB, 2 * MIB, 3 * MIB, 5 * MIB};
+  hak_huge_free(alloc(60 * MIB)); // the bound is not learnt yet: not kept
+  CHECK_EQUAL(kept(), 0);
+  for (unsigned i = 1; i < 4; i++) CHECK((p[i] = alloc(sizes[i])) != NULL);
+  CHECK(hak_huge_free(p[1]) && hak_huge_free(p[2]));
+  CHECK(alloc(2 * MIB + 4096) == p[2]);
+  CHECK(hak_huge_free(p[3])); // 2 and 5
+  CHECK(alloc(MIB + 1) == p[1]);
+  CHECK(alloc(4 * MIB) == p[3]);
+  CHECK_EQUAL(kept(), 0);
+  CHECK(hak_huge_free(p[1])); // cut to little more than 1 MiB
+  void *big = alloc(30 * MIB);
+  CHECK(big != NULL && big != p[1]);
+  CHECK(kept() > MIB);
+  // Other alignments than a SuperSlab's, and small ones, are mapped as ever.
+  void *aligned = hak_huge_alloc(2 * MIB, 64 * MIB, false), *small = alloc(5000);
+  CHECK(((uintptr_t)aligned & (64 * MIB - 1)) == 0 && small != NULL && kept() > MIB);
+  CHECK(hak_huge_free(small) && hak_huge_usable(small) == 0 && kept() < 2 * MIB);
+}
+ISOLATED(best_fit)
+
+static void calloc_stays_untouched(void) {
+  set_up(64 * MIB);
+  char *p = hak_malloc(6 * MIB);
+  memset(p, 1, 6 * MIB);
+  hak_free(p);
+  CHECK(kept() != 0);
+  char *q = hak_calloc(1, 6 * MIB);
+  unsigned char resident[6 * 256];
+  CHECK(mincore(q, 6 * MIB, resident) == 0);
+  if (!SANITIZED)
+    for (unsigned i = 0; i < COUNT(resident); i++) CHECK(!(resident[i] & 1));
+  CHECK(all_zero(q, 6 * MIB));
+  hak_free(q);
+}
+ISOLATED(calloc_stays_untouched)
+
+static void bound_is_learnt_and_kept(void) {
+  enum { N = 40 };
+  void *p[N];
+  hak_process_init();
+  hak_option(HUGE_CACHE) = 64 * MIB;
+  // One peak: nothing stays.
+  for (unsigned i = 0; i < N; i++) CHECK((p[i] = alloc(3 * MIB)) != NULL);
+  for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(p[i]) && kept() == 0);
+  // Needed again at once: more.
+  swing(30 * MIB, 40);
+  CHECK(kept() == 30 * MIB);
+  uint64_t reuses = hak_huge_cache_counts.reuse;
+  swing(30 * MIB, 40);
+  CHECK_EQUAL(hak_huge_cache_counts.reuse, reuses + 40);
+  swing(100 * MIB, 40); // above the option: never
+  CHECK(kept() <= 64 * MIB);
+  for (unsigned i = 0; i < N; i++) CHECK((p[i] = alloc(MIB + 4096)) != NULL);
+  for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(p[i]) && kept() <= 64 * MIB);
+  CHECK(kept() <= 16 * MIB); // as the program holds nothing more
+  // By age, and the bound falls.
+  for (unsigned i = 0; i < 6; i++) {
+    hak_os_sleep_ms(1100);
+    hak_huge_cache_tend();
+    CHECK_EQUAL(kept(), 0);
+  }
+  swing(30 * MIB, 1);
+  CHECK_EQUAL(kept(), 0);
+  hak_option(HUGE_CACHE) = 0;
+  swing(2 * MIB, 20);
+  CHECK_EQUAL(kept(), 0);
+}
+ISOLATED(bound_is_learnt_and_kept)
+
+static void nothing_near_the_limit(void) {
+  set_up(64 * MIB);
+  swing(4 * MIB, 1);
+  CHECK(kept() != 0);
+  CHECK(hak_trim(0));
+  CHECK_EQUAL(kept(), 0);
+  hak_memory_limit = hak_mapped.mapped;
+  swing(4 * MIB, 10);
+  CHECK_EQUAL(kept(), 0);
+  hak_memory_limit = UINT64_MAX;
+  swing(4 * MIB, 1);
+  CHECK(kept() != 0);
+  // What is kept is there for others who find no memory.
+  hak_os_fault(HAK_FAULT_MAP, 0, true);
+  char *p = hak_calloc(1, 9 * MIB);
+  hak_os_fault(0, 0, false);
+  CHECK(p != NULL && kept() == 0 && all_zero(p, 9 * MIB));
+  hak_free(p);
+}
+ISOLATED(nothing_near_the_limit)
+
+static void refused_calls(void) {
+  set_up(64 * MIB);
+  for (unsigned kind = 1; kind < HAK_FAULT_ALL; kind *= 2) {
+    for (size_t size = 2 * MIB; size <= 8 * MIB; size += 2 * MIB) { // cut, as it is, grown
+      swing(4 * MIB, 1);
+      hak_os_fault(kind, 0, false);
+      char *p = alloc(size);
+      hak_os_fault(0, 0, false);
+      if (p) {
+        CHECK(hak_huge_usable(p) >= size);
+        p[0] = p[size - 1] = 1;
+        CHECK(hak_huge_free(p));
+      }
+      CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+      hak_os_fault(HAK_FAULT_UNMAP, 0, false); // the pages go back all the same
+      hak_huge_cache_trim(0);
+      hak_os_fault(0, 0, false);
+      CHECK_EQUAL(kept(), 0);
+    }
+  }
+}
+ISOLATED(refused_calls)
+
+// Threads that take, write and put: a mapping is one thread's at a time, and nothing is lost.
+#define THREADS 4
+#define ROUNDS (SANITIZED ? 300 : 1500)
+static void *churn(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  uint64_t *mine[3] = {NULL};
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    unsigned k = (unsigned)chance_below(&seed, COUNT(mine));
+    if (mine[k]) {
+      CHECK_EQUAL(mine[k][0], (uintptr_t)mine[k] ^ (uintptr_t)argument);
+      CHECK_EQUAL(mine[k][131071], (uintptr_t)argument); // the last word of the first MiB
+      CHECK(hak_huge_free(mine[k]));
+    }
+    CHECK((mine[k] = alloc(MIB + chance_below(&seed, 6 * MIB))) != NULL);
+    mine[k][0] = (uintptr_t)mine[k] ^ (uintptr_t)argument;
+    mine[k][131071] = (uintptr_t)argument;
+    if (i % 64 == 0) hak_huge_cache_trim(chance_below(&seed, 16) * MIB);
+  }
+  for (unsigned k = 0; k < COUNT(mine); k++)
+    if (mine[k]) CHECK(hak_huge_free(mine[k]));
+  return NULL;
+}
+static void threads_share_it(void) {
+  set_up(32 * MIB);
+  hak_huge_free(alloc(MIB));
+  hak_huge_cache_trim(0);
+  size_t before = mapping_count();
+  pthread_t threads[THREADS];
+  for (unsigned i = 0; i < THREADS; i++) threads[i] = unit_start(churn, (void *)(uintptr_t)(i + 1));
+  for (unsigned i = 0; i < THREADS; i++) unit_join(threads[i]);
+  CHECK(hak_huge_cache_counts.reuse > ROUNDS / 4);
+  CHECK(kept() <= 32 * MIB);
+  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+  uint64_t left = kept();
+  CHECK_EQUAL(hak_huge_cache_trim(0), left);
+  CHECK_EQUAL(kept(), 0);
+  if (!SANITIZED) CHECK(mapping_count() <= before + 2 * THREADS + 8); // stacks, heaps
+}
+ISOLATED(threads_share_it)
+
+static void child_has_its_own(void) {
+  set_up(64 * MIB);
+  char *p = alloc(4 * MIB);
+  fill(p, 4 * MIB, 5);
+  CHECK(hak_huge_free(p));
+  pid_t child = fork();
+  if (child == 0) {
+    hak_huge_cache_after_fork();
+    bool same = kept() == 4 * MIB && alloc(4 * MIB) == p;
+    memset(p, 9, 4 * MIB);
+    _exit(same && hak_huge_free(p) && hak_huge_cache_trim(0) == 4 * MIB && kept() == 0 ? 0 : 1);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(alloc(4 * MIB) == p && filled(p, 4 * MIB, 5));
+}
+ISOLATED(child_has_its_own)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(freed_mappings_serve_again),
+    ISOLATED_TEST(best_fit),
+    ISOLATED_TEST(calloc_stays_untouched),
+    ISOLATED_TEST(bound_is_learnt_and_kept),
+    ISOLATED_TEST(nothing_near_the_limit),
+    ISOLATED_TEST(refused_calls),
+    ISOLATED_TEST(threads_share_it),
+    ISOLATED_TEST(child_has_its_own),
+  };
+  return RUN(tests);
+}
