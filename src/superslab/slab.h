@@ -47,6 +47,15 @@ HAK_INLINE bool hak_slab_block_l2(const hak_slab_t *slab, const void *p, uint32_
   return (uint64_t)product < slab->inverse && n < slab->capacity;
 }
 
+// Whether p, a pointer into a tiny slab, is the start of a block of it; likewise, with the
+// shorter factor of the class: below HAK_SLAB_SIZE its error stays below the factor too.
+HAK_INLINE bool hak_slab_is_block_tiny(const hak_slab_t *slab, const void *p) {
+  uint64_t inverse = hak_classes[hak_slab_class(slab)].inverse;
+  uint64_t product = ((uintptr_t)p & (HAK_SLAB_SIZE - 1)) * inverse;
+  return (product & (((uint64_t)1 << HAK_CLASS_INVERSE_BITS) - 1)) < inverse &&
+         product >> HAK_CLASS_INVERSE_BITS < slab->capacity;
+}
+
 // Make freshly acquired slabs an ACTIVE slab of the class / give back an empty one.
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class);
 void hak_slab_clear(hak_slab_t *slab);

@@ -423,13 +423,15 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const c
 }
 
 // The same for everything that is not a block of one of this thread's L2 runs. Of another
-// heap's run only the read-mostly line is looked at: what was freed there already is
-// seen when it collects.
+// heap's slab or run only the read-mostly line is looked at: what was freed there already is
+// seen when it collects (L2), or not at all.
 HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
+  hak_kind_t kind = heap == &hak_heap_none ? HAK_KIND_FREE : hak_slab_kind(slab);
   uint32_t number;
-  if (HAK_LIKELY(hak_slab_kind(slab) == HAK_KIND_L2 && heap != &hak_heap_none &&
-                 hak_slab_block_l2(slab, p, &number)))
+  if (kind == HAK_KIND_TINY && HAK_LIKELY(hak_slab_is_block_tiny(slab, p)))
+    hak_remote_free_tiny(heap, slab, p, function);
+  else if (kind == HAK_KIND_L2 && HAK_LIKELY(hak_slab_block_l2(slab, p, &number)))
     hak_remote_free_l2(heap, slab, number, function);
   else hak_front_free_slow(p, function);
 }

@@ -87,6 +87,27 @@ static void carving(void) {
 }
 ISOLATED(carving)
 
+// Every 16-byte offset of a slab or run of every class, told by one multiplication.
+static void starts_of_blocks(void) {
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    hak_slab_t *slab = fresh(c);
+    const char *start = hak_slab_start(slab);
+    size_t size = hak_class_size(c), end = slab->run * HAK_SLAB_SIZE;
+    for (size_t offset = 0; offset < end; offset += HAK_MIN_BLOCK) {
+      bool is = offset % size == 0 && offset / size < slab->capacity;
+      uint32_t number;
+      if (c < HAK_TINY_CLASSES) {
+        CHECK_EQUAL(hak_slab_is_block_tiny(slab, start + offset), is);
+      } else {
+        CHECK_EQUAL(hak_slab_block_l2(slab, start + offset, &number), is);
+        if (is) CHECK_EQUAL(number, offset / size);
+      }
+    }
+    give_back(slab);
+  }
+}
+ISOLATED(starts_of_blocks)
+
 // Every class, random alloc, free, remote free, collect and place changes.
 static void arithmetic(void) {
   static void *held[4096];
@@ -218,6 +239,7 @@ static void nothing_in_the_stand_in(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(carving),
+    ISOLATED_TEST(starts_of_blocks),
     ISOLATED_TEST(arithmetic),
     ISOLATED_TEST(chains_are_kept_whole),
     ISOLATED_TEST(l2_runs),
