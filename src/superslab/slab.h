@@ -74,12 +74,23 @@ uint32_t hak_slab_live_now(hak_slab_t *slab);
 // Has a block to hand out without help from others.
 HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) return hak_load_relaxed(&((hak_slab_t *)slab)->mask) != 0;
-  return slab->free != NULL || slab->carved < slab->capacity;
+  return slab->free != NULL || slab->chains != 0 || slab->carved < slab->capacity;
 }
 
 // Tiny: put up to batch fresh blocks, in address order, on the (empty) free list;
 // at most one OS page of them, but at least one. Returns how many.
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch);
+
+// Tiny: makes a chain that was taken back the free list, which is empty. Returns its
+// length, 0 if there is none.
+HAK_INLINE uint32_t hak_slab_next_chain(hak_slab_t *slab) {
+  uint64_t chain = slab->chains;
+  if (chain == 0) return 0;
+  void **head = (void **)(uintptr_t)(chain & HAK_REMOTE_POINTER_MASK);
+  slab->free = head;
+  slab->chains = (uint64_t)(uintptr_t)head[1];
+  return (uint32_t)(chain >> HAK_REMOTE_COUNT_SHIFT);
+}
 
 // Take back what other threads freed; with dequeue also leaves QUEUED state (the
 // caller has just taken the slab from its inbox). Returns the number of blocks.

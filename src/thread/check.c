@@ -8,15 +8,28 @@
 
 #if HAK_CHECKS >= 2
 
-static void check_tiny(const hak_slab_t *slab) {
+// Length of a list of free blocks of the slab.
+static uint32_t check_list(const hak_slab_t *slab, const char *block) {
   size_t size = hak_class_size(hak_slab_class(slab));
   const char *start = hak_slab_start(slab);
   uint32_t length = 0;
-  for (const char *block = slab->free; block; block = *(char *const *)(const void *)block) {
+  for (; block; block = *(char *const *)(const void *)block) {
     // I2: a block is in its slab and the list has no cycle.
     HAK_ASSERT(block >= start && (size_t)(block - start) < slab->carved * size);
     HAK_ASSERT((size_t)(block - start) % size == 0);
     HAK_ASSERT(++length <= slab->capacity);
+  }
+  return length;
+}
+
+static void check_tiny(const hak_slab_t *slab) {
+  uint32_t length = check_list(slab, slab->free);
+  for (uint64_t chain = slab->chains; chain != 0;) {
+    char *const *head = (char *const *)(uintptr_t)(chain & HAK_REMOTE_POINTER_MASK);
+    uint32_t count = check_list(slab, (const char *)head);
+    HAK_ASSERT(count == chain >> HAK_REMOTE_COUNT_SHIFT);
+    HAK_ASSERT((length += count) <= slab->capacity);
+    chain = (uint64_t)(uintptr_t)head[1];
   }
   // I1
   HAK_ASSERT(hak_slab_live(slab) + length == slab->carved);

@@ -119,7 +119,9 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
       return slab;
     }
-    if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
+    if (tiny && (got = hak_slab_next_chain(slab)) != 0) {
+      hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
+    } else if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_carve, 1);
     } else if ((got = hak_slab_collect(slab, false)) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
@@ -132,7 +134,8 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
     slab = next_slab(heap, c);
     if (!slab) return NULL;
     got = slab->capacity - (uint32_t)hak_slab_live(slab);
-    if (tiny && !slab->free) got = hak_slab_carve(slab, batch_for(slab));
+    if (tiny && !slab->free && (got = hak_slab_next_chain(slab)) == 0)
+      got = hak_slab_carve(slab, batch_for(slab));
   }
   hak_owner_add(&heap->classes[c].blocks, got);
   return slab;
@@ -145,7 +148,8 @@ void hak_front_prewarm(hak_heap_t *heap) {
     hak_owner_inc(&heap->classes[c].refills);
     if (!slab) return;
     uint32_t got = slab->capacity - (uint32_t)hak_slab_live(slab);
-    if (!slab->free) got = hak_slab_carve(slab, (uint32_t)hak_option(PREWARM));
+    if (!slab->free && (got = hak_slab_next_chain(slab)) == 0)
+      got = hak_slab_carve(slab, (uint32_t)hak_option(PREWARM));
     hak_owner_add(&heap->classes[c].blocks, got);
   }
 }
