@@ -152,7 +152,9 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
     remote &= ~mask;
   }
   hak_store_relaxed(&slab->mask, mask | remote);
-  return (uint32_t)__builtin_popcountll(remote);
+  uint32_t count = 0;
+  for (; remote != 0; remote &= remote - 1) count++; // few as a rule
+  return count;
 }
 
 void hak_slab_enter_active(hak_slab_t *slab) {

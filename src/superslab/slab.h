@@ -68,7 +68,15 @@ HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
   return s->capacity - (uint64_t)__builtin_popcountll(hak_load_relaxed(&s->mask));
 }
 
-// The same from any thread, without the remotely freed; never above capacity.
+// Whether live is 0; for L2 without counting bits, which is a call where the processor's
+// instruction for it may not be taken for granted.
+HAK_INLINE bool hak_slab_unused(const hak_slab_t *slab) {
+  hak_slab_t *s = (hak_slab_t *)slab;
+  if (hak_slab_kind(s) == HAK_KIND_TINY) return hak_slab_live(s) == 0;
+  return hak_load_relaxed(&s->mask) == ((uint64_t)1 << s->capacity) - 1;
+}
+
+// Live blocks as any thread sees them, without the remotely freed; never above capacity.
 uint32_t hak_slab_live_now(hak_slab_t *slab);
 
 // Has a block to hand out without help from others.

@@ -229,7 +229,7 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
 // may still be on its way to the inbox (QUEUED).
 static bool releasable(hak_slab_t *slab) {
   // Acquire: pairs with the inbox traffic that cleared QUEUED.
-  return hak_slab_live(slab) == 0 && hak_load_acquire(&slab->remote) == 0;
+  return hak_slab_unused(slab) && hak_load_acquire(&slab->remote) == 0;
 }
 
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
@@ -274,11 +274,12 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
 // What comes back from others may empty the slab or make it usable again.
 static void collected(hak_heap_t *heap, hak_slab_t *slab, uint32_t count) {
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
-  if (count != 0 && hak_slab_live(slab) == 0) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
+  bool unused = hak_slab_unused(slab);
+  if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if (slab->place == HAK_PLACE_ACTIVE) return;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   bool event = tiny ? (int64_t)hak_load_relaxed(&slab->frees_left) < 0 : hak_slab_usable(slab);
-  if (event || hak_slab_live(slab) == 0) hak_heap_slab_event(heap, slab);
+  if (event || unused) hak_heap_slab_event(heap, slab);
 }
 
 void hak_heap_drain(hak_heap_t *heap) {
@@ -410,13 +411,11 @@ static hak_heap_t *attach(void) {
   return heap;
 }
 
-hak_heap_t *hak_heap_enter(void) {
-  hak_heap_t *heap = hak_tls_heap;
-  if (HAK_LIKELY(heap != &hak_heap_none)) return heap;
+hak_heap_t *hak_heap_enter_slow(void) {
   hak_process_init();
   // The set-up may have allocated, by way of somebody's pthread_key_create.
   if (hak_tls_heap != &hak_heap_none) return hak_tls_heap;
-  heap = attach();
+  hak_heap_t *heap = attach();
   if (!heap) return NULL;
   heap->transient = tls_ending;
   if (!tls_ending) {
