@@ -67,7 +67,27 @@ static void check_ring(hak_heap_t *heap, unsigned c) {
   }
 }
 
+// The blocks of a run that hints name.
+static uint64_t named(const hak_slab_t *slab) {
+  uint64_t blocks = 0;
+  for (uint32_t i = 0; i < slab->ring->count; i++)
+    if (hak_hint_slab(slab->ring->hint[i]) == slab)
+      blocks |= (uint64_t)1 << hak_hint_number(slab->ring->hint[i]);
+  return blocks;
+}
+
+// FULL runs are in no list, so that all SuperSlabs have to be looked through.
+static void check_full_runs(const hak_heap_t *heap) {
+  uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
+  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
+    hak_slab_t *slab = hak_slab_at(i);
+    if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) continue;
+    if (slab->place == HAK_PLACE_FULL) HAK_ASSERT((slab->mask & ~named(slab)) == 0);
+  }
+}
+
 void hak_heap_check(hak_heap_t *heap) {
+  check_full_runs(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
     if (front != &hak_slab_none) check_slab(heap, front, c, HAK_PLACE_ACTIVE);

@@ -171,10 +171,10 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask == 0)) {
-    slab = refill(heap, c);
-    if (!slab) return NULL;
-    // A reclaim meanwhile has emptied the quarantine: hints come first.
-    if (HAK_SECURE && ring->count) return hak_front_pop_l2(ring);
+    hak_heap_drain(heap);
+    if (ring->count == 0 && !(slab = refill(heap, c)) && ring->count == 0) return NULL;
+    // What others freed, or what a reclaim took out of the quarantine: hints come first.
+    if (ring->count) return hak_front_pop_l2(ring);
     mask = hak_load_relaxed(&slab->mask);
   }
   // Lowest block first: the run stays dense, and blocks from `carved` on were
@@ -393,15 +393,18 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   }
 }
 
-// A run that is not in front may be of use again, or of none.
-HAK_NOINLINE HAK_HOT static void put_l2_event(hak_slab_t *slab, uint64_t mask) {
-  if (slab->place == HAK_PLACE_FULL || mask == ((uint64_t)1 << slab->capacity) - 1)
-    slab_event(hak_load_relaxed(&slab->holder), slab);
+// A run that is not in front is unused now.
+HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) {
+  slab_event(hak_load_relaxed(&slab->holder), slab);
 }
 
+// The ring had no room, so a FULL run may have a free block that no hint names.
 HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, uint32_t hint) {
-  hak_ring_push_full(hak_load_relaxed(&slab->holder), slab->ring, hint);
-  if (slab->place != HAK_PLACE_ACTIVE) put_l2_event(slab, mask);
+  hak_heap_t *heap = hak_load_relaxed(&slab->holder);
+  hak_ring_push_full(heap, slab->ring, hint);
+  if (slab->place == HAK_PLACE_FULL ||
+      (slab->place != HAK_PLACE_ACTIVE && mask == ((uint64_t)1 << slab->capacity) - 1))
+    slab_event(heap, slab);
 }
 
 // Marks a block of one of this thread's runs free; mask is the run's.
@@ -415,7 +418,8 @@ HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
     return;
   }
   hak_ring_push(ring, hint);
-  if (HAK_UNLIKELY(slab->place != HAK_PLACE_ACTIVE)) put_l2_event(slab, mask);
+  if (HAK_UNLIKELY(mask == ((uint64_t)1 << slab->capacity) - 1) && slab->place != HAK_PLACE_ACTIVE)
+    put_l2_last(slab);
 }
 
 static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {

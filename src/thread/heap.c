@@ -232,13 +232,16 @@ static bool releasable(hak_slab_t *slab) {
   return hak_slab_unused(slab) && hak_load_acquire(&slab->remote) == 0;
 }
 
+void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) {
+  if (slab->place != HAK_PLACE_FULL) return;
+  hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
+  hak_heap_add_partial(heap, slab);
+  hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
+}
+
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab->place == HAK_PLACE_ACTIVE) return;
-  if (slab->place == HAK_PLACE_FULL) {
-    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
-    hak_heap_add_partial(heap, slab);
-    hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
-  }
+  hak_heap_bring_back(heap, slab);
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
@@ -271,15 +274,21 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
   while (!hak_cas_seq_cst(&owner->inbox, &top, index));
 }
 
-// What comes back from others may empty the slab or make it usable again.
-static void collected(hak_heap_t *heap, hak_slab_t *slab, uint32_t count) {
+// What comes back from others may empty the slab or make it usable again. A FULL L2 run
+// stays FULL if the ring can name what came back.
+static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
+  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
+  uint64_t before = tiny ? 0 : hak_load_relaxed(&slab->mask);
+  uint32_t count = hak_slab_collect(slab, true);
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
   bool unused = hak_slab_unused(slab);
   if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if (slab->place == HAK_PLACE_ACTIVE) return;
-  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
-  bool event = tiny ? (int64_t)hak_load_relaxed(&slab->frees_left) < 0 : hak_slab_usable(slab);
-  if (event || unused) hak_heap_slab_event(heap, slab);
+  bool event = unused;
+  if (tiny) event |= (int64_t)hak_load_relaxed(&slab->frees_left) < 0;
+  else if (slab->place == HAK_PLACE_FULL && !unused)
+    event = !hak_ring_push_all(slab->ring, slab, hak_load_relaxed(&slab->mask) & ~before);
+  if (event) hak_heap_slab_event(heap, slab);
 }
 
 void hak_heap_drain(hak_heap_t *heap) {
@@ -292,7 +301,7 @@ void hak_heap_drain(hak_heap_t *heap) {
     index = slab->inbox_next; // before collecting: then it may be posted again
     hak_heap_t *owner = hak_slab_owner(slab);
     if (owner == heap) {
-      collected(heap, slab, hak_slab_collect(slab, true));
+      take_back(heap, slab);
     } else {
       // It was adopted while the poster was on its way: still QUEUED, so this
       // thread may post it on.
@@ -479,6 +488,6 @@ void hak_heap_after_fork(void) {
     if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) || hak_slab_owner(slab) != mine) continue;
     if (hak_load_relaxed(&slab->remote) == 0) continue;
     if (kind == HAK_KIND_TINY) hak_store_relaxed(&slab->remote, (uint64_t)0);
-    else collected(mine, slab, hak_slab_collect(slab, true));
+    else take_back(mine, slab);
   }
 }

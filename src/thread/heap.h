@@ -49,6 +49,8 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
 // Called with the slab in hand when its live blocks fell below its mark (owner).
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
+// If the slab is FULL it becomes PARTIAL, whether or not it is unused (owner).
+void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab);
 // Gives an empty slab in no list back to its SuperSlab (owner).
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
 // Gives back empty slabs that the heap keeps (owner).
