@@ -23,8 +23,8 @@
 //   slab index = SuperSlab number * 32 + slab in SuperSlab; index 0 is "none".
 //
 // Invariants (hak_heap_check walks them in debug builds):
-//   I1  tiny slab: live + |free| + |remote| + |absent| + uncarved = capacity, where live
-//       counts blocks the program holds or that wait in a remote map, and
+//   I1  tiny slab: live + |free| + |chains| + |remote| + |absent| + uncarved = capacity,
+//       where live counts blocks the program holds or that wait in a remote map, and
 //       allocs + frees_left - HAK_FREES_BIAS = live + |remote|.
 //   I2  a block is on at most one list.
 //   I3  only the owner writes owner fields.
@@ -74,6 +74,7 @@ typedef enum {
 // that set the bit is about to put it there.
 //   tiny: bits 0..47 first block of a chain, bits 48..62 its length
 //   L2:   bit i = block i
+// Word `chains` has the former format; 0 = none.
 #define HAK_REMOTE_QUEUED ((uint64_t)1 << 63)
 #define HAK_REMOTE_COUNT_SHIFT 48
 #define HAK_REMOTE_POINTER_MASK (((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT) - 1)
@@ -107,6 +108,7 @@ struct hak_slab {
     void *free;    // tiny: LIFO list of free blocks (owner)
     uint64_t seen; // L2: blocks that were free at the last look (owner)
   };
+  uint64_t chains;   // tiny: taken back whole; a head's second word has the next (owner)
   hak_word_t allocs; // tiny: see HAK_FREES_BIAS (owner word)
   union {
     hak_word_t frees_left; // tiny: negative = event (owner word)

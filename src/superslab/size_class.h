@@ -15,6 +15,8 @@ typedef struct {
   uint64_t inverse;  // ceil(2^40 / size): offset * inverse >> 40 = offset / size below 2 MiB
 } hak_class_info_t;
 
+#define HAK_CLASS_INVERSE_BITS 40
+
 HAK_INTERNAL extern const hak_class_info_t hak_classes[HAK_CLASSES];
 
 // Class of a request of 1 .. HAK_L2_MAX bytes.
@@ -40,7 +42,7 @@ HAK_INLINE bool hak_class_serves(unsigned size_class, size_t size) {
 
 // Number of the block at offset bytes from the start of a slab or run.
 HAK_INLINE uint32_t hak_class_block_at(unsigned size_class, size_t offset) {
-  return (uint32_t)((offset * hak_classes[size_class].inverse) >> 40);
+  return (uint32_t)((offset * hak_classes[size_class].inverse) >> HAK_CLASS_INVERSE_BITS);
 }
 
 #endif

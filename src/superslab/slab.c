@@ -31,6 +31,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   hak_store_relaxed(&slab->remote, (uint64_t)0);
   if (tiny) {
     slab->free = NULL;
+    slab->chains = 0;
     hak_store_relaxed(&slab->allocs, (uint64_t)0);
     hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
     if (HAK_SECURE) slab->size = info->size;
@@ -121,17 +122,27 @@ void hak_slab_lost(hak_slab_t *slab, uint64_t blocks) {
     hak_misuse_lost(hak_slab_start(slab), hak_class_size(hak_slab_class(slab)), blocks);
 }
 
+// A longer chain is not walked, as each of its links may be in another CPU's cache, but
+// kept whole until the free list is empty. (The secure library's blocks have no second
+// word to spare.)
+#define WALK_MAX (HAK_SECURE ? UINT32_MAX : 4) // docs/decisions/0023-remote-frees.md
+
 static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
   uint32_t count = (uint32_t)(remote >> HAK_REMOTE_COUNT_SHIFT);
   void *head = (void *)(uintptr_t)(remote & HAK_REMOTE_POINTER_MASK);
   if (count == 0) return 0;
+  hak_owner_add(&slab->frees_left, -(uint64_t)count);
+  if (slab->free && count > WALK_MAX) {
+    ((void **)head)[1] = (void *)(uintptr_t)slab->chains;
+    slab->chains = remote;
+    return count;
+  }
   if (slab->free) {
     void *tail = head;
     for (uint32_t i = 1; i < count; i++) tail = hak_link_get(tail);
     hak_link_set(tail, slab->free);
   }
   slab->free = head;
-  hak_owner_add(&slab->frees_left, -(uint64_t)count);
   return count;
 }
 
@@ -151,7 +162,9 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
     remote &= ~mask;
   }
   hak_store_relaxed(&slab->mask, mask | remote);
-  return (uint32_t)__builtin_popcountll(remote);
+  uint32_t count = 0;
+  for (; remote != 0; remote &= remote - 1) count++; // few as a rule
+  return count;
 }
 
 void hak_slab_enter_active(hak_slab_t *slab) {

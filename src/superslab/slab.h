@@ -47,6 +47,15 @@ HAK_INLINE bool hak_slab_block_l2(const hak_slab_t *slab, const void *p, uint32_
   return (uint64_t)product < slab->inverse && n < slab->capacity;
 }
 
+// Whether p, a pointer into a tiny slab, is the start of a block of it; likewise, with the
+// shorter factor of the class: below HAK_SLAB_SIZE its error stays below the factor too.
+HAK_INLINE bool hak_slab_is_block_tiny(const hak_slab_t *slab, const void *p) {
+  uint64_t inverse = hak_classes[hak_slab_class(slab)].inverse;
+  uint64_t product = ((uintptr_t)p & (HAK_SLAB_SIZE - 1)) * inverse;
+  return (product & (((uint64_t)1 << HAK_CLASS_INVERSE_BITS) - 1)) < inverse &&
+         product >> HAK_CLASS_INVERSE_BITS < slab->capacity;
+}
+
 // Make freshly acquired slabs an ACTIVE slab of the class / give back an empty one.
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class);
 void hak_slab_clear(hak_slab_t *slab);
@@ -59,13 +68,22 @@ HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
   return s->capacity - (uint64_t)__builtin_popcountll(hak_load_relaxed(&s->mask));
 }
 
-// The same from any thread, without the remotely freed; never above capacity.
+// Whether live is 0; for L2 without counting bits, which is a call where the processor's
+// instruction for it may not be taken for granted.
+HAK_INLINE bool hak_slab_unused(const hak_slab_t *slab) {
+  hak_slab_t *s = (hak_slab_t *)slab;
+  if (hak_slab_kind(s) == HAK_KIND_TINY) return hak_slab_live(s) == 0;
+  return hak_load_relaxed(&s->mask) == ((uint64_t)1 << s->capacity) - 1;
+}
+
+// Live blocks as any thread sees them, without the remotely freed; never above capacity.
 uint32_t hak_slab_live_now(hak_slab_t *slab);
 
 // Has a block to hand out without help from others.
 HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) return hak_load_relaxed(&((hak_slab_t *)slab)->mask) != 0;
-  return slab->free != NULL || slab->carved < slab->capacity || slab->absent != 0;
+  return slab->free != NULL || slab->chains != 0 || slab->carved < slab->capacity ||
+         slab->absent != 0;
 }
 
 // Tiny: put up to batch fresh blocks, in address order, on the (empty) free list;
@@ -84,6 +102,17 @@ uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which);
 // signal handler that never came back.
 #define HAK_LOST_MIN 8
 HAK_COLD void hak_slab_lost(hak_slab_t *slab, uint64_t blocks);
+
+// Tiny: makes a chain that was taken back the free list, which is empty. Returns its
+// length, 0 if there is none.
+HAK_INLINE uint32_t hak_slab_next_chain(hak_slab_t *slab) {
+  uint64_t chain = slab->chains;
+  if (chain == 0) return 0;
+  void **head = (void **)(uintptr_t)(chain & HAK_REMOTE_POINTER_MASK);
+  slab->free = head;
+  slab->chains = (uint64_t)(uintptr_t)head[1];
+  return (uint32_t)(chain >> HAK_REMOTE_COUNT_SHIFT);
+}
 
 // Take back what other threads freed; with dequeue also leaves QUEUED state (the
 // caller has just taken the slab from its inbox). Returns the number of blocks.

@@ -64,10 +64,23 @@ static void unlink_blocks(hak_slab_t *slab, uint32_t pages) {
   }
 }
 
+// Chains that were taken back whole become part of the free list.
+static void join_chains(hak_slab_t *slab) {
+  void *free = slab->free;
+  for (uint32_t count; (count = hak_slab_next_chain(slab)) != 0;) {
+    void *tail = slab->free;
+    for (uint32_t i = 1; i < count; i++) tail = hak_link_get(tail);
+    hak_link_set(tail, free);
+    free = slab->free;
+  }
+  slab->free = free;
+}
+
 static uint32_t trim_tiny(hak_slab_t *slab) {
   const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
   unsigned pages = (unsigned)(HAK_SLAB_SIZE / page);
   if (pages < 2 || pages > PAGES_MAX) return 0;
+  join_chains(slab);
   uint32_t gone = free_pages(slab, pages, size), given = 0;
   // Pages without a block yet have none to unlink, and only something to give if the
   // slab's memory was used before. The page where carving goes on stays.

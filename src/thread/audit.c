@@ -55,7 +55,7 @@ static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
     --*left;
   }
   int64_t lost = (int64_t)(slab->carved - audit.length - hak_slab_live(slab));
-  if (lost > 0 && slab->absent == 0) hak_slab_lost(slab, (uint64_t)lost);
+  if (lost > 0 && slab->absent == 0 && slab->chains == 0) hak_slab_lost(slab, (uint64_t)lost);
   return true;
 }
 

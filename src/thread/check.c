@@ -17,18 +17,31 @@ static uint64_t absent_blocks(const hak_slab_t *slab, size_t size) {
   return count;
 }
 
-static void check_tiny(const hak_slab_t *slab) {
+// Length of a list of free blocks of the slab.
+static uint32_t check_list(const hak_slab_t *slab, const char *block) {
   size_t size = hak_class_size(hak_slab_class(slab));
   const char *start = hak_slab_start(slab);
   uint32_t length = 0;
-  for (const char *block = slab->free; block; block = *(char *const *)(const void *)block) {
+  for (; block; block = *(char *const *)(const void *)block) {
     // I2: a block is in its slab and the list has no cycle.
     HAK_ASSERT(block >= start && (size_t)(block - start) < slab->carved * size);
     HAK_ASSERT((size_t)(block - start) % size == 0);
     HAK_ASSERT(++length <= slab->capacity);
   }
+  return length;
+}
+
+static void check_tiny(const hak_slab_t *slab) {
+  uint32_t length = check_list(slab, slab->free);
+  for (uint64_t chain = slab->chains; chain != 0;) {
+    char *const *head = (char *const *)(uintptr_t)(chain & HAK_REMOTE_POINTER_MASK);
+    uint32_t count = check_list(slab, (const char *)head);
+    HAK_ASSERT(count == chain >> HAK_REMOTE_COUNT_SHIFT);
+    HAK_ASSERT((length += count) <= slab->capacity);
+    chain = (uint64_t)(uintptr_t)head[1];
+  }
   // I1
-  HAK_ASSERT(hak_slab_live(slab) + length + absent_blocks(slab, size) == slab->carved);
+  HAK_ASSERT(hak_slab_live(slab) + length + absent_blocks(slab, hak_class_size(hak_slab_class(slab))) == slab->carved);
 }
 
 static void check_l2(hak_slab_t *slab) {
@@ -79,8 +92,28 @@ static void check_kept(const hak_heap_t *heap) {
   HAK_ASSERT(sum == heap->kept_slabs);
 }
 
+// The blocks of a run that hints name.
+static uint64_t named(const hak_slab_t *slab) {
+  uint64_t blocks = 0;
+  for (uint32_t i = 0; i < slab->ring->count; i++)
+    if (hak_hint_slab(slab->ring->hint[i]) == slab)
+      blocks |= (uint64_t)1 << hak_hint_number(slab->ring->hint[i]);
+  return blocks;
+}
+
+// FULL runs are in no list, so that all SuperSlabs have to be looked through.
+static void check_full_runs(const hak_heap_t *heap) {
+  uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
+  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
+    hak_slab_t *slab = hak_slab_at(i);
+    if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) continue;
+    if (slab->place == HAK_PLACE_FULL) HAK_ASSERT((slab->mask & ~named(slab)) == 0);
+  }
+}
+
 void hak_heap_check(hak_heap_t *heap) {
   check_kept(heap);
+  check_full_runs(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
     if (front != &hak_slab_none) check_slab(heap, front, c, HAK_PLACE_ACTIVE);

@@ -123,7 +123,9 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
       return slab;
     }
-    if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
+    if (tiny && (got = hak_slab_next_chain(slab)) != 0) {
+      hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
+    } else if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_carve, 1);
     } else if ((got = hak_slab_collect(slab, false)) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
@@ -136,7 +138,8 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
     slab = next_slab(heap, c);
     if (!slab) return NULL;
     got = slab->capacity - (uint32_t)hak_slab_live(slab);
-    if (tiny && !slab->free) got = hak_slab_carve(slab, batch_for(slab));
+    if (tiny && !slab->free && (got = hak_slab_next_chain(slab)) == 0)
+      got = hak_slab_carve(slab, batch_for(slab));
   }
   hak_owner_add(&heap->classes[c].blocks, got);
   return slab;
@@ -149,7 +152,8 @@ void hak_front_prewarm(hak_heap_t *heap) {
     hak_owner_inc(&heap->classes[c].refills);
     if (!slab) return;
     uint32_t got = slab->capacity - (uint32_t)hak_slab_live(slab);
-    if (!slab->free) got = hak_slab_carve(slab, (uint32_t)hak_option(PREWARM));
+    if (!slab->free && (got = hak_slab_next_chain(slab)) == 0)
+      got = hak_slab_carve(slab, (uint32_t)hak_option(PREWARM));
     hak_owner_add(&heap->classes[c].blocks, got);
   }
 }
@@ -171,10 +175,10 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask == 0)) {
-    slab = refill(heap, c);
-    if (!slab) return NULL;
-    // A reclaim meanwhile has emptied the quarantine: hints come first.
-    if (HAK_SECURE && ring->count) return hak_front_pop_l2(ring);
+    hak_heap_drain(heap);
+    if (ring->count == 0 && !(slab = refill(heap, c)) && ring->count == 0) return NULL;
+    // What others freed, or what a reclaim took out of the quarantine: hints come first.
+    if (ring->count) return hak_front_pop_l2(ring);
     mask = hak_load_relaxed(&slab->mask);
   }
   // Lowest block first: the run stays dense, and blocks from `carved` on were
@@ -396,15 +400,18 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   }
 }
 
-// A run that is not in front may be of use again, or of none.
-HAK_NOINLINE HAK_HOT static void put_l2_event(hak_slab_t *slab, uint64_t mask) {
-  if (slab->place == HAK_PLACE_FULL || mask == ((uint64_t)1 << slab->capacity) - 1)
-    slab_event(hak_load_relaxed(&slab->holder), slab);
+// A run that is not in front is unused now.
+HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) {
+  slab_event(hak_load_relaxed(&slab->holder), slab);
 }
 
+// The ring had no room, so a FULL run may have a free block that no hint names.
 HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, uint32_t hint) {
-  hak_ring_push_full(hak_load_relaxed(&slab->holder), slab->ring, hint);
-  if (slab->place != HAK_PLACE_ACTIVE) put_l2_event(slab, mask);
+  hak_heap_t *heap = hak_load_relaxed(&slab->holder);
+  hak_ring_push_full(heap, slab->ring, hint);
+  if (slab->place == HAK_PLACE_FULL ||
+      (slab->place != HAK_PLACE_ACTIVE && mask == ((uint64_t)1 << slab->capacity) - 1))
+    slab_event(heap, slab);
 }
 
 // Marks a block of one of this thread's runs free; mask is the run's.
@@ -418,7 +425,8 @@ HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
     return;
   }
   hak_ring_push(ring, hint);
-  if (HAK_UNLIKELY(slab->place != HAK_PLACE_ACTIVE)) put_l2_event(slab, mask);
+  if (HAK_UNLIKELY(mask == ((uint64_t)1 << slab->capacity) - 1) && slab->place != HAK_PLACE_ACTIVE)
+    put_l2_last(slab);
 }
 
 static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {
@@ -430,13 +438,15 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const c
 }
 
 // The same for everything that is not a block of one of this thread's L2 runs. Of another
-// heap's run only the read-mostly line is looked at: what was freed there already is
-// seen when it collects.
+// heap's slab or run only the read-mostly line is looked at: what was freed there already is
+// seen when it collects (L2), or not at all.
 HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
+  hak_kind_t kind = heap == &hak_heap_none ? HAK_KIND_FREE : hak_slab_kind(slab);
   uint32_t number;
-  if (HAK_LIKELY(hak_slab_kind(slab) == HAK_KIND_L2 && heap != &hak_heap_none &&
-                 hak_slab_block_l2(slab, p, &number)))
+  if (kind == HAK_KIND_TINY && HAK_LIKELY(hak_slab_is_block_tiny(slab, p)))
+    hak_remote_free_tiny(heap, slab, p, function);
+  else if (kind == HAK_KIND_L2 && HAK_LIKELY(hak_slab_block_l2(slab, p, &number)))
     hak_remote_free_l2(heap, slab, number, function);
   else hak_front_free_slow(p, function);
 }

@@ -233,16 +233,19 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
 // may still be on its way to the inbox (QUEUED).
 static bool releasable(hak_slab_t *slab) {
   // Acquire: pairs with the inbox traffic that cleared QUEUED.
-  return hak_slab_live(slab) == 0 && hak_load_acquire(&slab->remote) == 0;
+  return hak_slab_unused(slab) && hak_load_acquire(&slab->remote) == 0;
+}
+
+void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) {
+  if (slab->place != HAK_PLACE_FULL) return;
+  hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
+  hak_heap_add_partial(heap, slab);
+  hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
 }
 
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab->place == HAK_PLACE_ACTIVE) return;
-  if (slab->place == HAK_PLACE_FULL) {
-    hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
-    hak_heap_add_partial(heap, slab);
-    hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
-  }
+  hak_heap_bring_back(heap, slab);
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
@@ -275,14 +278,21 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
   while (!hak_cas_seq_cst(&owner->inbox, &top, index));
 }
 
-// What comes back from others may empty the slab or make it usable again.
-static void collected(hak_heap_t *heap, hak_slab_t *slab, uint32_t count) {
-  hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
-  if (count != 0 && hak_slab_live(slab) == 0) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
-  if (slab->place == HAK_PLACE_ACTIVE) return;
+// What comes back from others may empty the slab or make it usable again. A FULL L2 run
+// stays FULL if the ring can name what came back.
+static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
-  bool event = tiny ? (int64_t)hak_load_relaxed(&slab->frees_left) < 0 : hak_slab_usable(slab);
-  if (event || hak_slab_live(slab) == 0) hak_heap_slab_event(heap, slab);
+  uint64_t before = tiny ? 0 : hak_load_relaxed(&slab->mask);
+  uint32_t count = hak_slab_collect(slab, true);
+  hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
+  bool unused = hak_slab_unused(slab);
+  if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
+  if (slab->place == HAK_PLACE_ACTIVE) return;
+  bool event = unused;
+  if (tiny) event |= (int64_t)hak_load_relaxed(&slab->frees_left) < 0;
+  else if (slab->place == HAK_PLACE_FULL && !unused)
+    event = !hak_ring_push_all(slab->ring, slab, hak_load_relaxed(&slab->mask) & ~before);
+  if (event) hak_heap_slab_event(heap, slab);
 }
 
 void hak_heap_drain(hak_heap_t *heap) {
@@ -295,7 +305,7 @@ void hak_heap_drain(hak_heap_t *heap) {
     index = slab->inbox_next; // before collecting: then it may be posted again
     hak_heap_t *owner = hak_slab_owner(slab);
     if (owner == heap) {
-      collected(heap, slab, hak_slab_collect(slab, true));
+      take_back(heap, slab);
     } else {
       // It was adopted while the poster was on its way: still QUEUED, so this
       // thread may post it on.
@@ -416,13 +426,11 @@ static hak_heap_t *attach(void) {
   return heap;
 }
 
-hak_heap_t *hak_heap_enter(void) {
-  hak_heap_t *heap = hak_tls_heap;
-  if (HAK_LIKELY(heap != &hak_heap_none)) return heap;
+hak_heap_t *hak_heap_enter_slow(void) {
   hak_process_init();
   // The set-up may have allocated, by way of somebody's pthread_key_create.
   if (hak_tls_heap != &hak_heap_none) return hak_tls_heap;
-  heap = attach();
+  hak_heap_t *heap = attach();
   if (!heap) return NULL;
   heap->transient = tls_ending;
   if (!tls_ending) {
@@ -441,8 +449,8 @@ static void detach(hak_heap_t *heap) {
   hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));
   hak_heap_release_idle(heap);
-  hak_sparse_flush(heap);
   hak_ring_forget_all(heap);
+  hak_sparse_flush(heap);
   hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
   hak_huge_cache_tend();
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
@@ -488,6 +496,6 @@ void hak_heap_after_fork(void) {
     if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) || hak_slab_owner(slab) != mine) continue;
     if (hak_load_relaxed(&slab->remote) == 0) continue;
     if (kind == HAK_KIND_TINY) hak_store_relaxed(&slab->remote, (uint64_t)0);
-    else collected(mine, slab, hak_slab_collect(slab, true));
+    else take_back(mine, slab);
   }
 }

@@ -19,7 +19,7 @@ HAK_INTERNAL extern hak_heap_t hak_heap_none;
 // For slow paths: the calling thread's heap, attached if it had none. NULL if no
 // memory can be had for one. Every enter is followed by a leave: a thread that is
 // ending keeps its heap for that one call only.
-hak_heap_t *hak_heap_enter(void);
+HAK_INLINE hak_heap_t *hak_heap_enter(void);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
 
 // Puts slab into the front of its class; hak_slab_none empties it.
@@ -49,6 +49,8 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
 // Called with the slab in hand when its live blocks fell below its mark (owner).
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
+// If the slab is FULL it becomes PARTIAL, whether or not it is unused (owner).
+void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab);
 // Gives an empty slab in no list back to its SuperSlab (owner).
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
 // Gives back empty slabs that the heap keeps (owner).
@@ -82,6 +84,11 @@ void hak_heap_init_keys(void);
 void hak_heap_after_fork(void);
 
 void hak_heap_detach_transient(hak_heap_t *heap);
+HAK_NOINLINE hak_heap_t *hak_heap_enter_slow(void); // the thread has no heap
+HAK_INLINE hak_heap_t *hak_heap_enter(void) {
+  hak_heap_t *heap = hak_tls_heap;
+  return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_slow();
+}
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap) {
   if (HAK_UNLIKELY(heap->transient)) hak_heap_detach_transient(heap);
 }

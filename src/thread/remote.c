@@ -74,15 +74,19 @@ static hak_remote_entry_t *entry_of(hak_heap_t *heap, const hak_slab_t *slab) {
   return &heap->remote_map[(index ^ index >> HAK_REMOTE_MAP_SHIFT) & (HAK_REMOTE_MAP_SIZE - 1)];
 }
 
-static hak_remote_entry_t *entry_for(hak_heap_t *heap, hak_slab_t *slab) {
-  hak_remote_entry_t *entry = entry_of(heap, slab);
-  if (HAK_LIKELY(entry->slab == slab)) return entry;
+HAK_NOINLINE HAK_HOT static void give_entry(hak_heap_t *heap, hak_remote_entry_t *entry,
+                                            hak_slab_t *slab) {
   if (entry->slab) flush_entry(heap, entry);
   *entry = (hak_remote_entry_t){.slab = slab};
+}
+
+HAK_INLINE hak_remote_entry_t *entry_for(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_remote_entry_t *entry = entry_of(heap, slab);
+  if (HAK_UNLIKELY(entry->slab != slab)) give_entry(heap, entry, slab);
   return entry;
 }
 
-static void added(hak_heap_t *heap, hak_remote_entry_t *entry, size_t size) {
+HAK_INLINE void added(hak_heap_t *heap, hak_remote_entry_t *entry, size_t size) {
   entry->count++;
   heap->pending += (uint32_t)size;
   if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) hak_remote_flush(heap);

@@ -4,6 +4,18 @@
 #include "pool/l25.h"
 #include "thread/sparse.h"
 
+// Takes the oldest n hints out of a ring: blocks that will not be used soon.
+static void forget_oldest(hak_heap_t *heap, hak_ring_t *ring, uint32_t n) {
+  uint32_t old[HAK_L2_RING]; // what follows may take more hints out of the ring
+  for (uint32_t i = 0; i < n; i++) old[i] = ring->hint[i];
+  ring->count -= n;
+  for (uint32_t i = 0; i < ring->count; i++) ring->hint[i] = ring->hint[n + i];
+  for (uint32_t i = 0; i < n; i++) {
+    hak_heap_bring_back(heap, hak_hint_slab(old[i]));
+    hak_sparse_add(heap, hak_hint_slab(old[i]));
+  }
+}
+
 // Gives a ring as many places as it wants, its hints in the first of them. False: there
 // are none left.
 static bool get_places(hak_heap_t *heap, hak_ring_t *ring) {
@@ -21,21 +33,13 @@ static bool get_places(hak_heap_t *heap, hak_ring_t *ring) {
 static void take_places(hak_heap_t *heap) {
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
     hak_ring_t *ring = &heap->ring[i];
-    ring->count = ring->capacity = 0;
+    forget_oldest(heap, ring, ring->count);
+    ring->capacity = 0;
     ring->missed = false;
     if (!heap->rings_grew && ring->wanted > HAK_L2_RING_MIN) ring->wanted /= 2;
   }
   heap->rings_grew = false;
   heap->hints_used = 0;
-}
-
-// Forgets the older half of a full ring: blocks that will not be used soon.
-static void forget_half(hak_heap_t *heap, hak_ring_t *ring) {
-  uint32_t kept = ring->capacity / 2, gone = ring->capacity - kept, old[HAK_L2_RING];
-  for (uint32_t i = 0; i < gone; i++) old[i] = ring->hint[i];
-  for (uint32_t i = 0; i < kept; i++) ring->hint[i] = ring->hint[gone + i];
-  ring->count = kept;
-  for (uint32_t i = 0; i < gone; i++) hak_sparse_add(heap, hak_hint_slab(old[i]));
 }
 
 void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
@@ -52,10 +56,22 @@ void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
       get_places(heap, ring);
     }
   } else {
-    forget_half(heap, ring);
+    forget_oldest(heap, ring, ring->capacity - ring->capacity / 2);
   }
   ring->missed = false;
   ring->hint[ring->count++] = hint;
+}
+
+bool hak_ring_push_all(hak_ring_t *ring, const hak_slab_t *slab, uint64_t mask) {
+  uint32_t had = ring->count;
+  for (; mask != 0; mask &= mask - 1) {
+    if (!hak_ring_has_room(ring)) {
+      ring->count = had;
+      return false;
+    }
+    hak_ring_push(ring, slab->hint | hak_low_bit(mask));
+  }
+  return true;
 }
 
 void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab) {
@@ -66,7 +82,14 @@ void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab) {
 }
 
 void hak_ring_forget_all(hak_heap_t *heap) {
-  for (unsigned i = 0; i < HAK_L2_CLASSES; i++) heap->ring[i].count = 0;
+  for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
+    hak_ring_t *ring = &heap->ring[i];
+    forget_oldest(heap, ring, ring->count);
+    ring->capacity = 0; // nor does it take what others free while the heap is an orphan
+    ring->missed = false;
+  }
+  heap->rings_grew = false;
+  heap->hints_used = 0;
 }
 
 // ---------------------------------------------------------------------------

@@ -10,9 +10,11 @@
 // L2_RING_CAP at most. All rings of a thread share HAK_RING_HINTS places; when they are
 // used up, all hints are dropped, and the classes that are still in use get places anew.
 //
-// Invariant (hak_heap_check): the block that a hint names is marked free there, and the
+// Invariants (hak_heap_check): the block that a hint names is marked free there, and the
 // run is not SPARE. Hence an allocation looks into the ring first and takes from a
 // mask only when it is empty, and whoever takes a run out of use lets the ring forget it.
+// A free block of a FULL run has a hint: while the ring can serve it, the run need not be
+// found any other way. Whoever forgets such a hint brings the run back.
 //
 // The L2.5 ring holds slabs that are in nobody's hands: those of freed runs, by SuperSlab, so
 // that neighbours become one run again and runs of any length come out of it. They are
@@ -39,6 +41,9 @@ HAK_INLINE hak_slab_t *hak_hint_slab(uint32_t hint) {
 HAK_INLINE uint32_t hak_hint_number(uint32_t hint) {
   return hint & ((1u << HAK_HINT_NUMBER_BITS) - 1);
 }
+
+// Names the blocks in mask of a run. False, and names none: there is no room for all.
+bool hak_ring_push_all(hak_ring_t *ring, const hak_slab_t *slab, uint64_t mask);
 
 HAK_INLINE bool hak_ring_has_room(const hak_ring_t *ring) { return ring->count < ring->capacity; }
 HAK_INLINE void hak_ring_push(hak_ring_t *ring, uint32_t hint) { ring->hint[ring->count++] = hint; }

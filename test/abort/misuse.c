@@ -263,6 +263,19 @@ static void inside(size_t size, size_t offset) {
   if (malloc_usable_size(p) != usable) FAIL("the block was freed");
   free(p);
 }
+static void *free_and_misuse(void *p) {
+  free(malloc(64)); // a thread with a heap of its own frees by the short way
+  misuse(p);
+  return NULL;
+}
+static void inside_tiny_remote(void) {
+  char *p = malloc(500);
+  size_t usable = size_of(p);
+  expect(p + 48, "not the start of a block; it lies 48 bytes inside the %zu-byte block at %p", usable,
+         (void *)p);
+  run(free_and_misuse, p + 48);
+  free(p);
+}
 static void inside_l2_first(void) { inside(4097, 16); }
 static void inside_l2_middle(void) { inside(20000, 10000); }
 static void inside_l2_last(void) { inside(57344, 57344 - 16); }
@@ -388,7 +401,7 @@ static const struct {
     CASE(list_cut), CASE(exit_inside_tiny), CASE(exit_twice_tiny), CASE(exit_link),
     CASE(misaligned_tiny_1), CASE(misaligned_tiny_8), CASE(misaligned_l2_1),
     CASE(misaligned_l2_8), CASE(misaligned_l25_1), CASE(misaligned_l25_8),
-    CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),
+    CASE(inside_tiny_remote), CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),
     CASE(inside_l25_far), CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
     CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
     CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_100000_for_300000),

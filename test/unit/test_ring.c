@@ -197,28 +197,61 @@ static void kept_runs_follow_use(void) {
 }
 ISOLATED(kept_runs_follow_use)
 
-static void kept_runs(void) {
-  size_t cap = hak_option(L25_RING_CAP), bytes = hak_option(L25_RING_BYTES);
-  learn(200000);
-  // Bounded by number and by bytes.
-  enum { N = 64 };
-  static void *many[N];
-  for (unsigned i = 0; i < N; i++) CHECK((many[i] = hak_malloc(70000 + i * 12000)) != NULL);
-  for (unsigned i = 0; i < N; i++) {
-    hak_free(many[i]);
-    CHECK(kept_count() <= cap);
-    CHECK(hak_tls_heap->kept_slabs * HAK_SLAB_SIZE <= bytes);
-  }
-  hak_trim(0);
-  CHECK_EQUAL(kept_count(), 0);
-  CHECK_EQUAL(hak_tls_heap->kept_slabs, 0);
-  CHECK_EQUAL(statistics().superslab_bytes, 0);
-  char *zero = hak_malloc(300000);
-  memset(zero, 1, 300000);
-  hak_free(zero);
-  CHECK(all_zero(hak_calloc(1, 300000), 300000));
+// Runs that are FULL, of which a block each is free: every one is found again, whether the
+// ring names it or has forgotten it, and whoever freed it.
+enum { RUNS = 120, RUN_SIZE = 20000, RUN_BLOCKS = 9 };
+static char *of_runs[RUNS * RUN_BLOCKS];
+static bool freed_in(const char *p) {
+  for (unsigned i = 0; i < RUNS; i++)
+    if (of_runs[i * RUN_BLOCKS] == p) return true;
+  return false;
 }
-ISOLATED(kept_runs)
+
+static void fill_runs(void) {
+  CHECK_EQUAL(hak_classes[hak_size_class(RUN_SIZE)].capacity, RUN_BLOCKS);
+  for (unsigned i = 0; i < COUNT(of_runs); i++) CHECK((of_runs[i] = hak_malloc(RUN_SIZE)) != NULL);
+}
+static void *free_one_of_each(void *argument) {
+  (void)argument;
+  for (unsigned i = 0; i < RUNS; i++) hak_free(of_runs[i * RUN_BLOCKS]);
+  if (hak_tls_heap != &hak_heap_none) hak_heap_check(hak_tls_heap);
+  return NULL;
+}
+static void *fill_and_free(void *argument) {
+  fill_runs();
+  return free_one_of_each(argument);
+}
+static void expect_each_again(void) {
+  static char *again[RUNS];
+  for (unsigned i = 0; i < RUNS; i++) {
+    CHECK((again[i] = hak_malloc(RUN_SIZE)) != NULL);
+    CHECK(freed_in(again[i]));
+    for (unsigned k = 0; k < i; k++) CHECK(again[k] != again[i]);
+  }
+  hak_heap_check(hak_tls_heap);
+}
+
+static void full_runs_are_found(void) {
+  fill_runs();
+  free_one_of_each(NULL);
+  expect_each_again();
+  unit_in_thread(free_one_of_each, NULL);
+  expect_each_again();
+  free_one_of_each(NULL);
+  for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES; c++) // makes all rings forget
+    if (hak_class_size(c) < RUN_SIZE) swing(hak_class_size(c), 40, 3);
+  expect_each_again();
+}
+ISOLATED(full_runs_are_found)
+
+static void full_runs_of_an_ended_thread_are_found(void) {
+  unit_in_thread(fill_and_free, NULL);
+  expect_each_again();
+  unit_in_thread(free_one_of_each, NULL); // of mine and, maybe, of an orphan
+  hak_heap_drain(hak_tls_heap);
+  expect_each_again();
+}
+ISOLATED(full_runs_of_an_ended_thread_are_found)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -229,7 +262,8 @@ int main(void) {
     ISOLATED_TEST(others_blocks),
     ISOLATED_TEST(kept_runs_merge_and_split),
     ISOLATED_TEST(kept_runs_follow_use),
-    ISOLATED_TEST(kept_runs),
+    ISOLATED_TEST(full_runs_are_found),
+    ISOLATED_TEST(full_runs_of_an_ended_thread_are_found),
   };
   return RUN(tests);
 }

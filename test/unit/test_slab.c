@@ -45,9 +45,21 @@ static void put_remote(hak_slab_t *slab, void *block) {
   slab->remote = (uintptr_t)block | count << HAK_REMOTE_COUNT_SHIFT | HAK_REMOTE_QUEUED;
 }
 
-static unsigned list_length(const hak_slab_t *slab) {
+static unsigned length(void **block) {
   unsigned n = 0;
-  for (void *b = slab->free; b; b = *(void **)b) n++;
+  for (; block; block = *block) n++;
+  return n;
+}
+
+// Of the free list and of the chains that wait behind it.
+static unsigned list_length(const hak_slab_t *slab) {
+  unsigned n = length(slab->free);
+  for (uint64_t chain = slab->chains; chain != 0;) {
+    void **head = (void **)(chain & HAK_REMOTE_POINTER_MASK);
+    CHECK_EQUAL(length(head), chain >> HAK_REMOTE_COUNT_SHIFT);
+    n += length(head);
+    chain = (uint64_t)head[1];
+  }
   return n;
 }
 
@@ -87,6 +99,27 @@ static void carving(void) {
 }
 ISOLATED(carving)
 
+// Every 16-byte offset of a slab or run of every class, told by one multiplication.
+static void starts_of_blocks(void) {
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    hak_slab_t *slab = fresh(c);
+    const char *start = hak_slab_start(slab);
+    size_t size = hak_class_size(c), end = slab->run * HAK_SLAB_SIZE;
+    for (size_t offset = 0; offset < end; offset += HAK_MIN_BLOCK) {
+      bool is = offset % size == 0 && offset / size < slab->capacity;
+      uint32_t number;
+      if (c < HAK_TINY_CLASSES) {
+        CHECK_EQUAL(hak_slab_is_block_tiny(slab, start + offset), is);
+      } else {
+        CHECK_EQUAL(hak_slab_block_l2(slab, start + offset, &number), is);
+        if (is) CHECK_EQUAL(number, offset / size);
+      }
+    }
+    give_back(slab);
+  }
+}
+ISOLATED(starts_of_blocks)
+
 // Every class, random alloc, free, remote free, collect and place changes.
 static void arithmetic(void) {
   static void *held[4096];
@@ -103,7 +136,7 @@ static void arithmetic(void) {
           hak_slab_enter_active(slab);
           mark = 0;
         }
-        if (!slab->free && !hak_slab_carve(slab, 64)) continue;
+        if (!slab->free && !hak_slab_next_chain(slab) && !hak_slab_carve(slab, 64)) continue;
         held[live++] = pop(slab);
         break;
       case 3: case 4:
@@ -145,21 +178,40 @@ static void arithmetic(void) {
 }
 ISOLATED(arithmetic)
 
+// 16-byte blocks, which have room for two words and no more.
 static void chains_are_kept_whole(void) {
-  hak_slab_t *slab = fresh(3);
-  void *blocks[30];
+  hak_slab_t *slab = fresh(0);
+  void *blocks[34];
   hak_slab_carve(slab, 64);
-  for (unsigned i = 0; i < 30; i++) blocks[i] = pop(slab);
+  for (unsigned i = 0; i < COUNT(blocks); i++) blocks[i] = pop(slab);
   CHECK_EQUAL(hak_slab_collect(slab, false), 0);
-  for (unsigned with_list = 0; with_list < 2; with_list++) {
-    if (!with_list) slab->free = NULL, slab->carved = 30;
-    unsigned had = list_length(slab);
-    for (unsigned i = 0; i < 10; i++) put_remote(slab, blocks[10 * with_list + i]);
-    CHECK_EQUAL(hak_slab_collect(slab, false), 10);
+  CHECK_EQUAL(hak_slab_next_chain(slab), 0);
+  // The first becomes the free list, the last is short and put in front of it.
+  const unsigned chains[] = {10, 12, 9, 3};
+  unsigned freed = 0, had = 0;
+  slab->free = NULL, slab->carved = COUNT(blocks);
+  for (unsigned c = 0; c < COUNT(chains); c++, had += chains[c - 1]) {
+    for (unsigned i = 0; i < chains[c]; i++) put_remote(slab, blocks[freed++]);
+    CHECK_EQUAL(hak_slab_collect(slab, false), chains[c]);
     CHECK_EQUAL(slab->remote, HAK_REMOTE_QUEUED); // the poster's mark stays
-    CHECK_EQUAL(list_length(slab), had + 10);
-    check_i1(slab, 20 - 10 * with_list);
+    CHECK_EQUAL(list_length(slab), had + chains[c]);
+    check_i1(slab, COUNT(blocks) - freed);
   }
+  // Every block comes back once.
+  uint64_t seen = 0;
+  const unsigned lists[] = {13, 9, 12};
+  for (unsigned l = 0; l < COUNT(lists); l++) {
+    if (l > 0) CHECK_EQUAL(hak_slab_next_chain(slab), lists[l]);
+    CHECK_EQUAL(length(slab->free), lists[l]);
+    CHECK(hak_slab_usable(slab));
+    while (slab->free) {
+      uint64_t bit = (uint64_t)1 << (((char *)pop(slab) - hak_slab_start(slab)) / HAK_MIN_BLOCK);
+      CHECK((seen & bit) == 0);
+      seen |= bit;
+    }
+  }
+  CHECK_EQUAL(seen, ((uint64_t)1 << COUNT(blocks)) - 1);
+  CHECK_EQUAL(hak_slab_next_chain(slab), 0);
   CHECK_EQUAL(hak_slab_collect(slab, true), 0);
   CHECK_EQUAL(slab->remote, 0);
 }
@@ -219,6 +271,7 @@ static void nothing_in_the_stand_in(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(carving),
+    ISOLATED_TEST(starts_of_blocks),
     ISOLATED_TEST(arithmetic),
     ISOLATED_TEST(chains_are_kept_whole),
     ISOLATED_TEST(l2_runs),
