@@ -56,6 +56,9 @@
 #define HAK_L25_RING 16
 #endif
 
+// Slabs that HAKMEM_WARM_POOL_FILL may ask for: a thread's warm pool when it begins.
+#define HAK_WARM_FILL_MAX 16
+
 // Blocks that the secure library's quarantine of a thread holds at most (a power of two).
 #define HAK_HELD 128
 

@@ -229,9 +229,9 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
 
 static unsigned level_for(unsigned n) { return n == 1 ? 0 : hak_high_bit(n - 1) + 1; }
 
-bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
-  // The bands in their order, then the empty ones.
-  for (unsigned band = FIRST_BAND; band <= SETS; band++) {
+// In the bands up to the last in their order, then in the empty ones.
+static bool find_to(unsigned last, unsigned n, unsigned more, hak_claim_t *claim) {
+  for (unsigned band = FIRST_BAND; band <= SETS; band = band == last ? SETS : band + 1) {
     unsigned level = band == SETS ? EMPTY : level_for(n);
     for (uint32_t number = 1; (number = find(level, band, number)) != 0; number++) {
       if (claim_in(number, n, more, claim)) return true;
@@ -239,6 +239,14 @@ bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
     }
   }
   return false;
+}
+
+bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
+  return find_to(SETS - 1, n, more, claim);
+}
+
+bool hak_pool_find_unused(unsigned more, hak_claim_t *claim) {
+  return find_to(DRAINING_BAND - 1, 1, more, claim);
 }
 
 // Near its limit the process keeps nothing.
@@ -371,9 +379,7 @@ static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t 
   return empties;
 }
 
-hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
-  uint32_t index = hak_slab_index(slab), number = index >> HAK_SLABS_SHIFT;
-  uint32_t bits = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+static hak_released_t release_bits(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
   if (purge_now(old, now) && (bits = purge(number)) != 0)
@@ -383,6 +389,26 @@ hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
   if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
   return HAK_RELEASED_EVICTED;
+}
+
+static uint32_t bits_of(const hak_slab_t *slab, unsigned n) {
+  return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+}
+
+hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
+  return release_bits(hak_slab_index(slab) >> HAK_SLABS_SHIFT, bits_of(slab, n));
+}
+
+void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel) {
+  uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
+  if (number != parcel->number) hak_pool_release_all(parcel);
+  parcel->number = number;
+  parcel->bits |= bits_of(slab, n);
+}
+
+void hak_pool_release_all(hak_parcel_t *parcel) {
+  if (parcel->bits != 0) release_bits(parcel->number, parcel->bits);
+  parcel->bits = 0;
 }
 
 unsigned hak_pool_purge(void) {

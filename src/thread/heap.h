@@ -11,6 +11,7 @@
 #define HAK_THREAD_HEAP_H
 
 #include "base/types.h"
+#include "superslab/shared_pool.h"
 
 // The calling thread's heap; hak_heap_none (no free block anywhere) if it has none.
 HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
@@ -19,7 +20,7 @@ HAK_INTERNAL extern hak_heap_t hak_heap_none;
 // For slow paths: the calling thread's heap, attached if it had none. NULL if no
 // memory can be had for one. Every enter is followed by a leave: a thread that is
 // ending keeps its heap for that one call only.
-hak_heap_t *hak_heap_enter(void);
+HAK_INLINE hak_heap_t *hak_heap_enter(void);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
 
 // Puts slab into the front of its class; hak_slab_none empties it.
@@ -51,6 +52,7 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
 // Gives an empty slab in no list back to its SuperSlab (owner).
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
+void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *parcel);
 // Gives back empty slabs that the heap keeps (owner).
 void hak_heap_release_idle(hak_heap_t *heap);
 
@@ -81,6 +83,11 @@ void hak_heap_init_keys(void);
 // are gone.
 void hak_heap_after_fork(void);
 
+HAK_COLD hak_heap_t *hak_heap_enter_new(void);
+HAK_INLINE hak_heap_t *hak_heap_enter(void) {
+  hak_heap_t *heap = hak_tls_heap;
+  return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_new();
+}
 void hak_heap_detach_transient(hak_heap_t *heap);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap) {
   if (HAK_UNLIKELY(heap->transient)) hak_heap_detach_transient(heap);
