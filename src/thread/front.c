@@ -144,6 +144,7 @@ void hak_front_prewarm(hak_heap_t *heap) {
     hak_slab_t *slab = next_slab(heap, c);
     hak_owner_inc(&heap->classes[c].refills);
     if (!slab) return;
+    hak_heap_count_stat(heap, HAK_STAT_prewarm, 1);
     uint32_t got = slab->capacity - (uint32_t)hak_slab_live(slab);
     if (!slab->free) got = hak_slab_carve(slab, (uint32_t)hak_option(PREWARM));
     hak_owner_add(&heap->classes[c].blocks, got);

@@ -299,6 +299,7 @@ static void *fronts_are_filled(void *argument) {
     refills += hak_tls_heap->classes[c].refills;
   }
   CHECK_EQUAL(stage_sum(), refills);
+  CHECK_EQUAL(hak_tls_heap->stats[HAK_STAT_prewarm], 8);
   for (unsigned i = 0; i < 16; i++) CHECK(hak_malloc(64) != NULL);
   CHECK_EQUAL(hak_tls_heap->classes[3].refills, 1);
   CHECK_EQUAL(hak_tls_heap->classes[3].blocks, 16);
