@@ -143,19 +143,3 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   hak_store_relaxed(&slab->mask, mask | remote);
   return (uint32_t)__builtin_popcountll(remote);
 }
-
-void hak_slab_enter_active(hak_slab_t *slab) {
-  slab->place = HAK_PLACE_ACTIVE;
-  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
-  uint64_t live = hak_slab_live(slab);
-  hak_store_relaxed(&slab->allocs, live);
-  hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
-}
-
-void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
-  slab->place = place;
-  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
-  uint64_t live = hak_slab_live(slab);
-  hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);
-  hak_store_relaxed(&slab->frees_left, live - mark);
-}

@@ -78,7 +78,20 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue);
 
 // Counters for the next place: see HAK_FREES_BIAS. mark is the number of live
 // blocks below which free raises the event; none for ACTIVE.
-void hak_slab_enter_active(hak_slab_t *slab);
-void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark);
+HAK_INLINE void hak_slab_enter_active(hak_slab_t *slab) {
+  slab->place = HAK_PLACE_ACTIVE;
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  uint64_t live = hak_slab_live(slab);
+  hak_store_relaxed(&slab->allocs, live);
+  hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
+}
+
+HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
+  slab->place = (uint8_t)place;
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  uint64_t live = hak_slab_live(slab);
+  hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);
+  hak_store_relaxed(&slab->frees_left, live - mark);
+}
 
 #endif

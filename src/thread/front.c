@@ -72,8 +72,8 @@ static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
 // A slab other than the one in front, which is used up and in place FULL or PARTIAL; it
 // or none is in front afterwards.
 static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
-  hak_heap_drain(heap);
-  hak_warm_drop_draining(heap);
+  if (hak_load_relaxed(&heap->inbox) != 0) hak_heap_drain(heap);
+  hak_warm_look_for_draining(heap);
   hak_slab_t *slab = hak_warm_take(heap, c);
   hak_warm_count(heap, c, slab != NULL);
   if (slab) {
@@ -119,9 +119,10 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
       return slab;
     }
-    if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
+    if (tiny && slab->carved < slab->capacity) {
+      got = hak_slab_carve(slab, batch_for(slab));
       hak_heap_count_stat(heap, HAK_STAT_refill_carve, 1);
-    } else if ((got = hak_slab_collect(slab, false)) != 0) {
+    } else if (hak_load_relaxed(&slab->remote) != 0 && (got = hak_slab_collect(slab, false)) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
       hak_heap_count_stat(heap, HAK_STAT_remote_collect, got);
     } else {

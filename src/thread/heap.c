@@ -157,11 +157,6 @@ void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab)
   for (size_t i = first; i <= last; i++) heap->tiny[i] = slab;
 }
 
-hak_slab_t *hak_heap_front(hak_heap_t *heap, unsigned size_class) {
-  if (size_class >= HAK_TINY_CLASSES) return heap->l2[size_class - HAK_TINY_CLASSES];
-  return heap->tiny[hak_class_size(size_class) >> HAK_MIN_SHIFT];
-}
-
 void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab) {
   uint32_t index = hak_slab_index(slab), *head = &heap->partial[hak_slab_class(slab)];
   slab->prev = 0;
@@ -250,7 +245,7 @@ void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
-  hak_warm_drop_draining(heap);
+  hak_warm_look_for_draining(heap);
 }
 
 static void release_partial(hak_heap_t *heap) {

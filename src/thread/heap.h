@@ -12,6 +12,7 @@
 
 #include "base/types.h"
 #include "superslab/shared_pool.h"
+#include "superslab/size_class.h"
 
 // The calling thread's heap; hak_heap_none (no free block anywhere) if it has none.
 HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
@@ -25,7 +26,10 @@ HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
 
 // Puts slab into the front of its class; hak_slab_none empties it.
 void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab);
-hak_slab_t *hak_heap_front(hak_heap_t *heap, unsigned size_class);
+HAK_INLINE hak_slab_t *hak_heap_front(hak_heap_t *heap, unsigned size_class) {
+  if (size_class >= HAK_TINY_CLASSES) return heap->l2[size_class - HAK_TINY_CLASSES];
+  return heap->tiny[hak_class_size(size_class) >> HAK_MIN_SHIFT];
+}
 // The list of PARTIAL slabs of a class (owner).
 void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab);

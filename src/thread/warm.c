@@ -205,9 +205,6 @@ bool hak_warm_drop_many(hak_heap_t *heap) {
 }
 
 bool hak_warm_drop_draining(hak_heap_t *heap) {
-  // Relaxed: one that began this moment is seen at the next look.
-  uint32_t drainings = (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
-  if (heap->drainings == drainings) return false;
-  heap->drainings = drainings;
+  heap->drainings = (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
   return drop(heap, true);
 }

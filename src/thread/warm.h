@@ -12,6 +12,7 @@
 #define HAK_THREAD_WARM_H
 
 #include "base/types.h"
+#include "superslab/shared_pool.h"
 
 void hak_warm_init(hak_heap_t *heap);
 
@@ -40,5 +41,11 @@ void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab);
 bool hak_warm_drop(hak_heap_t *heap);
 bool hak_warm_drop_many(hak_heap_t *heap);
 bool hak_warm_drop_draining(hak_heap_t *heap);
+// The last, if one has begun to drain since.
+HAK_INLINE void hak_warm_look_for_draining(hak_heap_t *heap) {
+  // Relaxed: one that began this moment is seen at the next look.
+  if (heap->drainings != (uint32_t)hak_load_relaxed(&hak_pool_counts.draining))
+    hak_warm_drop_draining(heap);
+}
 
 #endif
