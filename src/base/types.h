@@ -88,7 +88,7 @@ struct hak_slab {
     _Atomic(hak_heap_t *) holder; // L2: the owning heap (local is NULL)
     hak_word_t bytes;             // L2.5: usable bytes of the block
   };
-  char *start; // L2: address of block 0
+  char *start; // tiny, L2: address of block 0
   union {
     uint64_t inverse; // L2: ceil(2^64 / block size)
     uint64_t size;    // tiny, secure library: bytes of a block

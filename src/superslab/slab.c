@@ -29,6 +29,9 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   hak_store_relaxed(&slab->remote, (uint64_t)0);
   if (tiny) {
     slab->free = NULL;
+    slab->start = hak_slab_start(slab);
+    if (HAK_CLASS_COLOURED(size_class))
+      slab->start += hak_slab_index(slab) % HAK_COLOURS * HAK_COLOUR;
     hak_store_relaxed(&slab->allocs, (uint64_t)0);
     hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
     if (HAK_SECURE) slab->size = info->size;
@@ -99,7 +102,7 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
   if (batch > in_page) batch = in_page;
   if (batch > left) batch = left;
   if (batch == 0) return 0;
-  char *block = hak_slab_start(slab) + slab->carved * size;
+  char *block = slab->start + slab->carved * size;
 #if HAK_SECURE
   slab->free = link_shuffled(block, batch, size);
 #else

@@ -10,7 +10,7 @@
 
 static void check_tiny(const hak_slab_t *slab) {
   size_t size = hak_class_size(hak_slab_class(slab));
-  const char *start = hak_slab_start(slab);
+  const char *start = slab->start;
   uint32_t length = 0;
   for (const char *block = slab->free; block; block = *(char *const *)(const void *)block) {
     // I2: a block is in its slab and the list has no cycle.

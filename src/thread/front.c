@@ -263,11 +263,8 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
   if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
   size_t total = size + HAK_TAIL;
-  // Slabs and runs start at multiples of 64 KiB, and a size that is a multiple of
-  // a power of two has a class that is one too (test_size_class.c). So is the place of
-  // such a size at the end of a page (thread/guard.h).
-  size_t rounded =
-      alignment <= HAK_SLAB_SIZE ? hak_align_up(total ? total : 1, alignment) : SIZE_MAX;
+  // Guarded blocks of such a size are aligned as well: they end where a page does.
+  size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_aligned_size(total, alignment) : SIZE_MAX;
   if (rounded <= HAK_L2_MAX) return hand_out(hak_front_alloc(rounded - HAK_TAIL, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
@@ -338,11 +335,11 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   case HAK_KIND_TINY:
   case HAK_KIND_L2: {
     unsigned c = hak_slab_class(slab);
-    const char *first = kind == HAK_KIND_L2 ? slab->start : hak_slab_start(slab);
     block->place = hak_class_size(c);
-    block->number = hak_class_block_at(c, (size_t)((const char *)p - first));
-    start = first + block->number * block->place;
-    if (block->number >= hak_classes[c].capacity) { // behind the last block
+    block->number = hak_class_block_at(c, (size_t)((const char *)p - slab->start));
+    start = slab->start + block->number * block->place;
+    // Before the first block, or behind the last.
+    if ((const char *)p < slab->start || block->number >= hak_classes[c].capacity) {
       hak_misuse_foreign(function, p);
       return false;
     }

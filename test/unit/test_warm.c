@@ -12,8 +12,8 @@
 #include "thread/process.h"
 #include "thread/warm.h"
 
-// Blocks of 1 KiB: 64 to a slab.
-enum { CLASS = 31, PER_SLAB = 64, SLABS = 400 };
+// Blocks of 1 KiB: 63 to a slab.
+enum { CLASS = 31, PER_SLAB = 63, SLABS = 400 };
 static void *blocks[SLABS * PER_SLAB];
 
 static void options(uint64_t pool, uint64_t prefill) {
