@@ -17,7 +17,7 @@ RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RI
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
 .PHONY: all run test bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation profile budget pgo docs \
-        phase7-bench format format-check clean help configure setup-build
+        phase7-bench systems format format-check clean help configure setup-build
 
 ## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
 all: configure
@@ -142,6 +142,10 @@ budget: configure
 pgo: all
 	@tools/setup.sh bench
 	$(PYTHON) tools/pgo.py
+
+## systems [ROWS=S2,S3]: what each mechanism does and costs, with its variable on and off (docs/systems.md)
+systems: all
+	$(PYTHON) -B bench/systems.py $(if $(ROWS),--rows $(ROWS))
 
 ## phase7-bench: random_mixed at 128 to 1024 bytes and larson against the system allocator, in per cent
 phase7-bench: all

@@ -135,7 +135,7 @@ static size_t usable_here(void *p) {
                 !(hak_load_relaxed(&slab->mask) >> number & 1);
     return ours ? hak_class_size(hak_slab_class(slab)) : 0;
   }
-  size_t size = hak_class_size(c), offset = (uintptr_t)p & (HAK_SLAB_SIZE - 1);
+  size_t size = hak_class_size(c), offset = (size_t)((char *)p - slab->start);
   return hak_class_block_at(c, offset) * size == offset && slab->free != p ? size : 0;
 }
 
@@ -169,7 +169,7 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (size == 0) size = 1;
   if (size > block->usable) return false;
   if (block->kind == HAK_KIND_L25) return hak_align_up(size, HAK_L25_GRAIN) == block->usable;
-  if (alignment > HAK_MIN_BLOCK) size = hak_align_up(size, alignment);
+  if (alignment > HAK_MIN_BLOCK) size = hak_aligned_size(size, alignment);
   return hak_class_serves(hak_slab_class(block->slab), size);
 }
 

@@ -179,10 +179,10 @@ static void print_warm_pool(hak_print_t *out, const hak_report_t *r) {
     bool sum = c == HAK_CLASSES;
     uint64_t h = sum ? hits : r->classes[c].hits, m = sum ? misses : r->classes[c].misses;
     uint64_t p = sum ? prefilled : r->classes[c].prefilled;
-    if (h + m == 0) continue;
+    if (h + m + p == 0) continue;
     if (sum) hak_print(out, "  %8s", "all");
     else hak_print(out, "  %8u", (uint64_t)hak_class_size(c));
-    hak_print(out, " %12u %12u %12u %8u %%\n", h, m, p, h * 100 / (h + m));
+    hak_print(out, " %12u %12u %12u %8u %%\n", h, m, p, h + m ? h * 100 / (h + m) : 0);
     hits += h, misses += m, prefilled += p;
   }
 }

@@ -17,9 +17,13 @@
 
 #define HAK_TINY_MAX_SHIFT 10                          // docs/decisions/0015-end-of-tiny.md
 #define HAK_TINY_MAX ((size_t)1 << HAK_TINY_MAX_SHIFT) // one slab, many blocks
-#define HAK_L2_MAX ((size_t)56 << 10)                  // a run of slabs, 2 to 56 blocks
-#define HAK_L25_MAX ((size_t)1 << 20)                  // a run of 1 to 16 slabs, one block
-#define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX)             // larger requests are ENOMEM
+// Colours: slabs of HAK_TINY_MAX blocks, which would begin in 4 of 64 sets of a cache, begin
+// HAK_COLOUR bytes apart instead, for one block less per slab: docs/decisions/0025-single-thread.md
+#define HAK_COLOUR ((size_t)128)
+#define HAK_COLOURS (HAK_TINY_MAX / HAK_COLOUR)
+#define HAK_L2_MAX ((size_t)56 << 10)      // a run of slabs, 2 to 56 blocks
+#define HAK_L25_MAX ((size_t)1 << 20)      // a run of 1 to 16 slabs, one block
+#define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX) // larger requests are ENOMEM
 
 #define HAK_TINY_CLASSES 32
 #define HAK_L2_CLASSES 46
@@ -57,6 +61,9 @@
 #ifndef HAK_L25_RING
 #define HAK_L25_RING 16
 #endif
+
+// Slabs that HAKMEM_WARM_POOL_FILL may ask for: a thread's warm pool when it begins.
+#define HAK_WARM_FILL_MAX 16
 
 // Blocks that the secure library's quarantine of a thread holds at most (a power of two).
 #define HAK_HELD 128

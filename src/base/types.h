@@ -89,7 +89,7 @@ struct hak_slab {
     _Atomic(hak_heap_t *) holder; // L2: the owning heap (local is NULL)
     hak_word_t bytes;             // L2.5: usable bytes of the block
   };
-  char *start; // L2: address of block 0
+  char *start; // tiny, L2: address of block 0
   union {
     uint64_t inverse; // L2: ceil(2^64 / block size)
     uint64_t size;    // tiny, secure library: bytes of a block
@@ -131,6 +131,8 @@ _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache 
 #define HAK_SUPERSLAB_USED_WELL ((uint64_t)1 << 32)
 #define HAK_SUPERSLAB_DRAINING ((uint64_t)1 << 33)
 
+enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE }; // before: until it was purged
+
 struct hak_superslab {
   _Atomic uint64_t free_mask; // bit i < 32 = slab i is free, then HAK_SUPERSLAB_*; protocol P1
   _Atomic uint32_t dirty;     // bit i = slab i was used since the memory was last zero
@@ -138,7 +140,8 @@ struct hak_superslab {
   uintptr_t base;             // first byte; written before free_mask is first nonzero
   _Atomic uint32_t recent;    // bit i = slab i was released since the last look at idle ones
   _Atomic uint32_t waits;     // 1: among those that wait for a purge (shared_pool.c)
-  uint32_t reserved[8];
+  _Atomic uint32_t huge;      // HAK_HUGE_*: what is not dirty may be resident all the same
+  uint32_t reserved[7];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 
@@ -234,14 +237,15 @@ struct hak_heap {
   uint64_t kept_used_at;              // ms
   uint64_t kept[HAK_L25_RING];        // freed slabs, see thread/ring.c
   uint8_t kept_longest[HAK_L25_RING]; // slabs in the longest run of each
-  uint32_t sparse[HAK_SPARSE];      // L2 runs that became sparse, 0: none (thread/sparse.h)
-  uint32_t sparse_next;             // the oldest of them, modulo HAK_SPARSE
-  uint32_t trim_regrets, trim_calm; // thread/sparse.c, like all that follow; in ms
+  uint32_t sparse[HAK_SPARSE];        // L2 runs that became sparse, 0: none (thread/sparse.h)
+  uint32_t sparse_next;               // the oldest of them, modulo HAK_SPARSE
+  uint32_t trim_regrets, trim_calm;   // thread/sparse.c, like all that follow; in ms
   uint64_t trimmed_at, trim_regretted_at, tended_at;
   uint8_t tend_class;
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];
+  uint64_t used[2];     // bit c: class c had a front when the last thread left (warm.c)
   uint32_t spares;      // SPARE slabs of all classes
   uint32_t drainings;   // hak_pool_counts.draining when SPARE slabs were last looked through
   uint32_t reclaim_met; // the last request of hak_heap_reclaim_all it has followed

@@ -275,13 +275,21 @@ HAK_INLINE bool find_in(unsigned level, unsigned band, unsigned n, unsigned more
   return false;
 }
 
-bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
+// In the bands up to the last in their order, then in the empty ones.
+static bool find_to(unsigned last, unsigned n, unsigned more, hak_claim_t *claim) {
   unsigned part = hak_high_bit(n), all = part + ((n & (n - 1)) != 0);
-  // The bands in their order, then the empty ones.
-  for (unsigned band = FIRST_BAND; band < SETS; band++)
+  for (unsigned band = FIRST_BAND; band <= last; band++)
     if ((part != all && find_in(part, band, n, more, claim)) || find_in(all, band, n, more, claim))
       return true;
   return find_in(EMPTY, ANY, n, more, claim);
+}
+
+bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
+  return find_to(SETS - 1, n, more, claim);
+}
+
+bool hak_pool_find_unused(unsigned more, hak_claim_t *claim) {
+  return find_to(DRAINING_BAND - 1, 1, more, claim);
 }
 
 static uint32_t keep_now(void) {
@@ -369,6 +377,11 @@ static uint32_t purge(uint32_t number, uint32_t which) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   uint64_t word = hak_load_relaxed(&superslab->free_mask);
   uint32_t bits;
+  if (hak_load_relaxed(&superslab->huge) == HAK_HUGE_ADVISED) {
+    // Relaxed, like all of dirty: a bit too many costs a call.
+    atomic_fetch_or_explicit(&superslab->dirty, ALL_FREE, memory_order_relaxed);
+    hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
+  }
   do {
     bits = (uint32_t)word & which & hak_load_relaxed(&superslab->dirty);
     if (!bits || (uint32_t)word == ALL_FREE) return 0;
@@ -435,12 +448,6 @@ static void wait_for_purge(uint32_t number) {
   if (bits) give_up(other, bits, &old, &now);
 }
 
-hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
-  uint32_t index = hak_slab_index(slab);
-  return hak_pool_release_set(index >> HAK_SLABS_SHIFT,
-                              hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n));
-}
-
 hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
@@ -454,6 +461,26 @@ hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits) {
   if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
   return HAK_RELEASED_EVICTED;
+}
+
+static uint32_t bits_of(const hak_slab_t *slab, unsigned n) {
+  return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+}
+
+hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
+  return hak_pool_release_set(hak_slab_index(slab) >> HAK_SLABS_SHIFT, bits_of(slab, n));
+}
+
+void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel) {
+  uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
+  if (number != parcel->number) hak_pool_release_all(parcel);
+  parcel->number = number;
+  parcel->bits |= bits_of(slab, n);
+}
+
+void hak_pool_release_all(hak_parcel_t *parcel) {
+  if (parcel->bits != 0) hak_pool_release_set(parcel->number, parcel->bits);
+  parcel->bits = 0;
 }
 
 unsigned hak_pool_purge(void) {
@@ -495,7 +522,9 @@ static bool purge_idle(uint32_t number) {
   uint32_t recent = hak_load_relaxed(&superslab->recent);
   if ((uint32_t)word == ALL_FREE) return false; // trimmed whole
   if (recent) hak_store_relaxed(&superslab->recent, 0u);
-  uint32_t idle = (uint32_t)word & ~recent & hak_load_relaxed(&superslab->dirty);
+  uint32_t idle = (uint32_t)word & ~recent;
+  if (hak_load_relaxed(&superslab->huge) != HAK_HUGE_ADVISED)
+    idle &= hak_load_relaxed(&superslab->dirty);
   if (idle == 0 || (!(word & HAK_SUPERSLAB_DRAINING) && hak_count_bits(idle) < IDLE_SLABS))
     return false;
   uint32_t bits = purge(number, idle);

@@ -28,6 +28,9 @@ typedef struct {
 // that drain, then empty ones; false: no room. map: from a new one; false: out of
 // memory. acquire: the one, then the other; NULL: out of memory.
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
+// find_unused: 1 + up to more single slabs, not from SuperSlabs that drain; for slabs
+// that nobody needs yet.
+bool hak_pool_find_unused(unsigned more, hak_claim_t *claim);
 // fills: see hak_superslab_acquire.
 bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim);
 hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source);
@@ -36,6 +39,14 @@ typedef enum { HAK_RELEASED, HAK_RELEASED_EMPTY, HAK_RELEASED_EVICTED } hak_rele
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n);
 // The same for any slabs of a SuperSlab: bit i is the i-th.
 hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits);
+
+// Many at once: slabs of one SuperSlab that follow each other go by one compare-and-swap,
+// when one of another SuperSlab comes, or all has been given.
+typedef struct {
+  uint32_t number, bits; // of the SuperSlab, of its slabs
+} hak_parcel_t;
+void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel);
+void hak_pool_release_all(hak_parcel_t *parcel);
 
 // Whether the slab's SuperSlab drains (row S5). Relaxed: a hint for its owner.
 HAK_INLINE bool hak_pool_draining(const hak_slab_t *slab) {

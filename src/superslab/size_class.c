@@ -7,7 +7,8 @@
 const hak_class_info_t hak_classes[HAK_CLASSES] = {
 #define HAK_SIZE_CLASS(number, bytes, slabs) \
   [number] = {.size = (bytes), \
-              .capacity = (uint16_t)((slabs) * HAK_SLAB_SIZE / (bytes)), \
+              .capacity = \
+                  (uint16_t)((slabs) * HAK_SLAB_SIZE / (bytes) - HAK_CLASS_COLOURED(number)), \
               .run = (slabs), \
               .spacing = (uint8_t)(SPACING(bytes) - 1), \
               .inverse = (((uint64_t)1 << 40) + (bytes) - 1) / (bytes)},

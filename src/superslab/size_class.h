@@ -32,6 +32,19 @@ HAK_INLINE unsigned hak_size_class_l2(size_t size) {
   return (unsigned)((size - 1) >> (top - 3)) + (top - HAK_TINY_MAX_SHIFT - 1) * 8;
 }
 
+// Whether slabs of the class begin with a gap of up to one block (HAK_COLOUR).
+#define HAK_CLASS_COLOURED(size_class) ((size_class) == HAK_TINY_CLASSES - 1)
+
+// What to ask a class for so that blocks of size bytes are aligned: slabs and runs start at
+// multiples of 64 KiB, and a size that is a multiple of a power of two has a class that is
+// one too (test_size_class.c). alignment: a power of two up to that.
+HAK_INLINE size_t hak_aligned_size(size_t size, size_t alignment) {
+  size_t rounded = hak_align_up(size ? size : 1, alignment);
+  // A coloured class has less to offer: the next multiple, which is in another class.
+  bool coloured = rounded <= HAK_TINY_MAX && HAK_CLASS_COLOURED(hak_size_class(rounded));
+  return coloured && alignment > HAK_COLOUR ? rounded + alignment : rounded;
+}
+
 HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }
 
 // Whether a request of size bytes is served by the class; never for size 0.
@@ -40,7 +53,7 @@ HAK_INLINE bool hak_class_serves(unsigned size_class, size_t size) {
   return (info->size - size) >> HAK_MIN_SHIFT <= info->spacing;
 }
 
-// Number of the block at offset bytes from the start of a slab or run.
+// Number of the block at offset bytes from block 0.
 HAK_INLINE uint32_t hak_class_block_at(unsigned size_class, size_t offset) {
   return (uint32_t)((offset * hak_classes[size_class].inverse) >> HAK_CLASS_INVERSE_BITS);
 }

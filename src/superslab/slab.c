@@ -32,6 +32,9 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   if (tiny) {
     slab->free = NULL;
     slab->chains = 0;
+    slab->start = hak_slab_start(slab);
+    if (HAK_CLASS_COLOURED(size_class))
+      slab->start += hak_slab_index(slab) % HAK_COLOURS * HAK_COLOUR;
     hak_store_relaxed(&slab->allocs, (uint64_t)0);
     hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
     if (HAK_SECURE) slab->size = info->size;
@@ -103,7 +106,7 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
   if (batch > in_page) batch = in_page;
   if (batch > left) batch = left;
   if (batch == 0) return hak_slab_carve_absent(slab);
-  char *block = hak_slab_start(slab) + slab->carved * size;
+  char *block = slab->start + slab->carved * size;
 #if HAK_SECURE
   slab->free = link_shuffled(block, batch, size);
 #else
@@ -165,25 +168,4 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   uint32_t count = 0;
   for (; remote != 0; remote &= remote - 1) count++; // few as a rule
   return count;
-}
-
-void hak_slab_enter_active(hak_slab_t *slab) {
-  slab->place = HAK_PLACE_ACTIVE;
-  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
-  slab->waits = false;
-  uint64_t live = hak_slab_live(slab);
-  hak_store_relaxed(&slab->allocs, live);
-  hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
-}
-
-void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
-  slab->place = place;
-  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
-  uint64_t live = hak_slab_live(slab);
-  if (!HAK_SECURE && HAK_UNLIKELY(live < slab->carved) && place == HAK_PLACE_FULL) {
-    hak_slab_lost(slab, slab->carved - live);
-    live = slab->carved;
-  }
-  hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);
-  hak_store_relaxed(&slab->frees_left, live - mark);
 }

@@ -51,8 +51,9 @@ HAK_INLINE bool hak_slab_block_l2(const hak_slab_t *slab, const void *p, uint32_
 // shorter factor of the class: below HAK_SLAB_SIZE its error stays below the factor too.
 HAK_INLINE bool hak_slab_is_block_tiny(const hak_slab_t *slab, const void *p) {
   uint64_t inverse = hak_classes[hak_slab_class(slab)].inverse;
-  uint64_t product = ((uintptr_t)p & (HAK_SLAB_SIZE - 1)) * inverse;
-  return (product & (((uint64_t)1 << HAK_CLASS_INVERSE_BITS) - 1)) < inverse &&
+  uint64_t offset = (uint64_t)((const char *)p - slab->start), product = offset * inverse;
+  return offset < HAK_SLAB_SIZE && // not before block 0
+         (product & (((uint64_t)1 << HAK_CLASS_INVERSE_BITS) - 1)) < inverse &&
          product >> HAK_CLASS_INVERSE_BITS < slab->capacity;
 }
 
@@ -120,7 +121,25 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue);
 
 // Counters for the next place: see HAK_FREES_BIAS. mark is the number of live
 // blocks below which free raises the event; none for ACTIVE.
-void hak_slab_enter_active(hak_slab_t *slab);
-void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark);
+HAK_INLINE void hak_slab_enter_active(hak_slab_t *slab) {
+  slab->place = HAK_PLACE_ACTIVE;
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  slab->waits = false;
+  uint64_t live = hak_slab_live(slab);
+  hak_store_relaxed(&slab->allocs, live);
+  hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
+}
+
+HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
+  slab->place = (uint8_t)place;
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  uint64_t live = hak_slab_live(slab);
+  if (!HAK_SECURE && HAK_UNLIKELY(live < slab->carved) && place == HAK_PLACE_FULL) {
+    hak_slab_lost(slab, slab->carved - live);
+    live = slab->carved;
+  }
+  hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);
+  hak_store_relaxed(&slab->frees_left, live - mark);
+}
 
 #endif

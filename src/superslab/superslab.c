@@ -144,12 +144,14 @@ static uint32_t new_number(void) {
 
 // Only where the choice differs from what the kernel does anyway: where huge pages are
 // always on, an unwanted one would cost 2 MiB at the first touch.
-static void advise(void *p, bool fills) {
+static void advise(hak_superslab_t *superslab, bool fills) {
   uint64_t thp = hak_option(THP);
   bool on =
       thp == HAK_THP_ALWAYS || (thp == HAK_THP_AUTO && fills &&
                                 hak_load_relaxed(&hak_mapped.superslab_bytes) >= HAK_THP_MIN_BYTES);
-  hak_os_huge_pages(p, HAK_SUPERSLAB_SIZE, on);
+  // Relaxed: the SuperSlab is still this thread's.
+  hak_store_relaxed(&superslab->huge, on ? HAK_HUGE_ADVISED : HAK_HUGE_NO);
+  hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, on);
 }
 
 static bool commit(uint32_t number, bool fills) {
@@ -172,7 +174,7 @@ static bool commit(uint32_t number, bool fills) {
     hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
   }
   hak_store_relaxed(&superslab->committed, 1);
-  advise((void *)superslab->base, fills);
+  advise(superslab, fills);
   return true;
 }
 

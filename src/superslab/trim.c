@@ -19,25 +19,36 @@ static uint32_t discard(char *from, char *to) {
   return (uint32_t)((size_t)(to - from) / hak_os_page_size);
 }
 
+// Bytes of a tiny slab before its first block.
+static size_t lead(const hak_slab_t *slab) { return (size_t)(slab->start - hak_slab_start(slab)); }
+
+// Number of the first block that starts at `at` bytes of the slab or behind.
+static uint32_t first_from(const hak_slab_t *slab, size_t at, size_t size) {
+  size_t gap = lead(slab);
+  return at <= gap ? 0 : (uint32_t)((at - gap + size - 1) / size);
+}
+
 // Of the pages, those without a live block; 0 if the free list is not what it should be.
 static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
-  const size_t page = hak_os_page_size, carved = slab->carved * size;
-  const char *start = hak_slab_start(slab);
+  const size_t page = hak_os_page_size, gap = lead(slab);
   uint16_t live[PAGES_MAX + 1] = {0}; // blocks that a page has a part of
-  for (unsigned i = 0; i < pages && i * page < carved; i++) {
-    size_t end = (i + 1) * page < carved ? (i + 1) * page : carved;
-    live[i] = (uint16_t)((end - 1) / size - i * page / size + 1);
+  for (unsigned i = 0; i < pages; i++) {
+    uint32_t end = first_from(slab, (i + 1) * page, size), first = first_from(slab, i * page, size);
+    if (end > slab->carved) end = slab->carved;
+    if (i * page > gap && first_from(slab, i * page + 1, size) != first + 1) first--; // reaches in
+    live[i] = first < end ? (uint16_t)(end - first) : 0;
   }
   for (uint64_t rest = slab->absent; rest != 0; rest &= rest - 1) {
     unsigned i = hak_low_bit(rest);
-    live[i + 1] -= (i + 1) * page % size != 0; // its last block reaches into the next
+    live[i + 1] -= ((i + 1) * page - gap) % size != 0; // its last block reaches into the next
   }
   uint32_t seen = 0;
-  for (void *block = slab->free; block; block = hak_link_get(block)) {
-    size_t at = (size_t)((char *)block - start), last = (at + size - 1) / page;
-    if (at >= carved || ++seen > slab->carved) return 0;
-    live[at / page]--;
-    live[last] -= last != at / page;
+  for (char *block = slab->free; block; block = hak_link_get(block)) {
+    size_t at = (size_t)(block - slab->start), first = (at + gap) / page;
+    if (at >= slab->carved * size || ++seen > slab->carved) return 0;
+    live[first]--;
+    size_t last = (at + gap + size - 1) / page;
+    live[last] -= last != first;
   }
   uint32_t found = 0;
   for (unsigned i = 0; i < pages; i++) found |= (uint32_t)(live[i] == 0) << i;
@@ -84,7 +95,7 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
   uint32_t gone = free_pages(slab, pages, size), given = 0;
   // Pages without a block yet have none to unlink, and only something to give if the
   // slab's memory was used before. The page where carving goes on stays.
-  size_t carved = slab->carved == slab->capacity ? HAK_SLAB_SIZE : slab->carved * size;
+  size_t carved = slab->carved == slab->capacity ? HAK_SLAB_SIZE : lead(slab) + slab->carved * size;
   uint32_t listed = gone & (((uint32_t)1 << carved / page) - 1);
   uint32_t unused = gone & ~(((uint32_t)1 << (carved + page - 1) / page) - 1);
   gone = slab->zeroed ? listed : listed | unused;
@@ -102,14 +113,18 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
 static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
   const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
   uint64_t mask = hak_load_relaxed(&slab->mask) & (which | slab->absent), given = 0;
-  if (slab->zeroed) mask &= ((uint64_t)1 << slab->carved) - 1;
+  hak_superslab_t *superslab = &hak_registry.superslabs[hak_slab_index(slab) >> HAK_SLABS_SHIFT];
+  bool untouched = slab->zeroed && hak_load_relaxed(&superslab->huge) == HAK_HUGE_NO;
+  if (untouched) mask &= ((uint64_t)1 << slab->carved) - 1;
   for (uint64_t rest = mask, run; rest != 0; rest &= ~run) {
     unsigned first = hak_low_bit(rest), n = hak_low_bit(~(rest >> first));
     run = (((uint64_t)1 << n) - 1) << first;
     if ((run & ~slab->absent) == 0) continue;
-    uintptr_t from = (uintptr_t)slab->start + first * size;
-    given +=
-        discard((char *)hak_align_up(from, page), (char *)hak_align_down(from + n * size, page));
+    uintptr_t from = (uintptr_t)slab->start + first * size, to = from + n * size;
+    // What is left behind the last block belongs to it.
+    if (first + n == slab->capacity)
+      to = (uintptr_t)hak_slab_start(slab) + slab->run * HAK_SLAB_SIZE;
+    given += discard((char *)hak_align_up(from, page), (char *)hak_align_down(to, page));
   }
   slab->absent = mask;
   return (uint32_t)given;
@@ -125,10 +140,9 @@ uint32_t hak_slab_carve_absent(hak_slab_t *slab) {
   if (slab->absent == 0) return 0;
   unsigned i = hak_low_bit(slab->absent);
   slab->absent &= slab->absent - 1;
-  uint32_t first = (uint32_t)((i * page + size - 1) / size);
-  uint32_t end = (uint32_t)(((i + 1) * page + size - 1) / size);
+  uint32_t first = first_from(slab, i * page, size), end = first_from(slab, (i + 1) * page, size);
   if (end > slab->capacity) end = slab->capacity;
-  char *block = hak_slab_start(slab) + first * size;
+  char *block = slab->start + first * size;
   slab->free = block;
   for (uint32_t n = first + 1; n < end; n++, block += size) hak_link_set(block, block + size);
   hak_link_set(block, NULL);

@@ -46,7 +46,7 @@ static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
   if (*left < SLAB_BLOCKS) return false;
   *left -= SLAB_BLOCKS;
   audit_t audit = {
-      .slab = slab, .start = hak_slab_start(slab), .size = hak_class_size(hak_slab_class(slab))};
+      .slab = slab, .start = slab->start, .size = hak_class_size(hak_slab_class(slab))};
   const char *before = NULL;
   for (char *block = slab->free; block; before = block, block = hak_link_get(block)) {
     if (*left == 0) return false;

@@ -12,15 +12,16 @@
 // Blocks that start in absent pages.
 static uint64_t absent_blocks(const hak_slab_t *slab, size_t size) {
   uint64_t count = 0;
+  size_t gap = (size_t)(slab->start - hak_slab_start(slab));
   for (size_t at = 0; at < slab->carved * size; at += size)
-    count += slab->absent >> (at / hak_os_page_size) & 1;
+    count += slab->absent >> ((gap + at) / hak_os_page_size) & 1;
   return count;
 }
 
 // Length of a list of free blocks of the slab.
 static uint32_t check_list(const hak_slab_t *slab, const char *block) {
   size_t size = hak_class_size(hak_slab_class(slab));
-  const char *start = hak_slab_start(slab);
+  const char *start = slab->start;
   uint32_t length = 0;
   for (; block; block = *(char *const *)(const void *)block) {
     // I2: a block is in its slab and the list has no cycle.
@@ -41,7 +42,9 @@ static void check_tiny(const hak_slab_t *slab) {
     chain = (uint64_t)(uintptr_t)head[1];
   }
   // I1
-  HAK_ASSERT(hak_slab_live(slab) + length + absent_blocks(slab, hak_class_size(hak_slab_class(slab))) == slab->carved);
+  HAK_ASSERT(hak_slab_live(slab) + length +
+                 absent_blocks(slab, hak_class_size(hak_slab_class(slab))) ==
+             slab->carved);
 }
 
 static void check_l2(hak_slab_t *slab) {

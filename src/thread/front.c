@@ -74,8 +74,8 @@ static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
 // A slab other than the one in front, which is used up and in place FULL or PARTIAL; it
 // or none is in front afterwards.
 static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
-  hak_heap_drain(heap);
-  hak_warm_drop_draining(heap);
+  if (hak_load_relaxed(&heap->inbox) != 0) hak_heap_drain(heap);
+  hak_warm_look_for_draining(heap);
   hak_slab_t *slab = hak_warm_take(heap, c);
   hak_warm_count(heap, c, slab != NULL);
   if (slab) {
@@ -125,9 +125,10 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
     }
     if (tiny && (got = hak_slab_next_chain(slab)) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
-    } else if (tiny && (got = hak_slab_carve(slab, batch_for(slab))) != 0) {
+    } else if (tiny && (slab->carved < slab->capacity || slab->absent != 0)) {
+      got = hak_slab_carve(slab, batch_for(slab));
       hak_heap_count_stat(heap, HAK_STAT_refill_carve, 1);
-    } else if ((got = hak_slab_collect(slab, false)) != 0) {
+    } else if (hak_load_relaxed(&slab->remote) != 0 && (got = hak_slab_collect(slab, false)) != 0) {
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
       hak_heap_count_stat(heap, HAK_STAT_remote_collect, got);
     } else {
@@ -151,6 +152,7 @@ void hak_front_prewarm(hak_heap_t *heap) {
     hak_slab_t *slab = next_slab(heap, c);
     hak_owner_inc(&heap->classes[c].refills);
     if (!slab) return;
+    hak_heap_count_stat(heap, HAK_STAT_prewarm, 1);
     uint32_t got = slab->capacity - (uint32_t)hak_slab_live(slab);
     if (!slab->free && (got = hak_slab_next_chain(slab)) == 0)
       got = hak_slab_carve(slab, (uint32_t)hak_option(PREWARM));
@@ -272,11 +274,8 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
   if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
   size_t total = size + HAK_TAIL;
-  // Slabs and runs start at multiples of 64 KiB, and a size that is a multiple of
-  // a power of two has a class that is one too (test_size_class.c). So is the place of
-  // such a size at the end of a page (thread/guard.h).
-  size_t rounded =
-      alignment <= HAK_SLAB_SIZE ? hak_align_up(total ? total : 1, alignment) : SIZE_MAX;
+  // Guarded blocks of such a size are aligned as well: they end where a page does.
+  size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_aligned_size(total, alignment) : SIZE_MAX;
   if (rounded <= HAK_L2_MAX) return hand_out(hak_front_alloc(rounded - HAK_TAIL, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
@@ -347,11 +346,11 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   case HAK_KIND_TINY:
   case HAK_KIND_L2: {
     unsigned c = hak_slab_class(slab);
-    const char *first = kind == HAK_KIND_L2 ? slab->start : hak_slab_start(slab);
     block->place = hak_class_size(c);
-    block->number = hak_class_block_at(c, (size_t)((const char *)p - first));
-    start = first + block->number * block->place;
-    if (block->number >= hak_classes[c].capacity) { // behind the last block
+    block->number = hak_class_block_at(c, (size_t)((const char *)p - slab->start));
+    start = slab->start + block->number * block->place;
+    // Before the first block, or behind the last.
+    if ((const char *)p < slab->start || block->number >= hak_classes[c].capacity) {
       hak_misuse_foreign(function, p);
       return false;
     }

@@ -138,11 +138,11 @@ static hak_heap_t *take_orphan(unsigned list, uint32_t wanted) {
 
 // The owner gives the heap up.
 static void leave_orphan(hak_heap_t *heap) {
-  bool has_partial = false;
-  for (unsigned c = 0; c < HAK_CLASSES; c++) has_partial |= heap->partial[c] != 0;
+  uint32_t any = 0; // partial slab
+  for (unsigned c = 0; c < HAK_CLASSES; c++) any |= heap->partial[c];
   // Release: pairs with the acquire in take_orphan and hak_heap_service.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
-  if (has_partial) list_orphan(HAK_ORPHANS_RICH, heap);
+  if (any) list_orphan(HAK_ORPHANS_RICH, heap);
   list_orphan(HAK_ORPHANS_ALL, heap);
 }
 
@@ -157,11 +157,6 @@ void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab)
   size_t last = hak_class_size(size_class) >> HAK_MIN_SHIFT;
   size_t first = size_class ? (hak_class_size(size_class - 1) >> HAK_MIN_SHIFT) + 1 : 0;
   for (size_t i = first; i <= last; i++) heap->tiny[i] = slab;
-}
-
-hak_slab_t *hak_heap_front(hak_heap_t *heap, unsigned size_class) {
-  if (size_class >= HAK_TINY_CLASSES) return heap->l2[size_class - HAK_TINY_CLASSES];
-  return heap->tiny[hak_class_size(size_class) >> HAK_MIN_SHIFT];
 }
 
 void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab) {
@@ -218,14 +213,22 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_count_stat(heap, HAK_STAT_slab_full, 1);
 }
 
-void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
-  unsigned n = slab->run;
+static void forget(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) hak_ring_forget(slab->ring, slab);
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
-  hak_pool_release(slab, n);
-  if (hak_pool_tend()) hak_huge_cache_tend();
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
+}
+
+void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
+  forget(heap, slab);
+  hak_pool_release(slab, slab->run); // still what it was
+  if (hak_pool_tend()) hak_huge_cache_tend();
+}
+
+void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *parcel) {
+  forget(heap, slab);
+  hak_pool_release_with(slab, slab->run, parcel);
 }
 
 // A slab may go back only when nobody is about to touch its remote word: with no
@@ -249,23 +252,35 @@ void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
-  hak_warm_drop_draining(heap);
+  hak_warm_look_for_draining(heap);
 }
 
-void hak_heap_release_idle(hak_heap_t *heap) {
-  hak_ring_release_runs(heap);
+static void release_partial(hak_heap_t *heap) {
+  hak_parcel_t parcel = {0};
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
-    hak_slab_t *front = hak_heap_front(heap, c);
-    if (front != &hak_slab_none && releasable(front)) hak_heap_retire(heap, front);
     for (uint32_t i = heap->partial[c], next; i != 0; i = next) {
       hak_slab_t *slab = hak_slab_at(i);
       next = slab->next;
       if (!releasable(slab)) continue;
       hak_heap_remove_partial(heap, slab);
-      hak_heap_release(heap, slab);
+      hak_heap_release_with(heap, slab, &parcel);
     }
   }
+  hak_pool_release_all(&parcel);
+}
+
+static void release_kept(hak_heap_t *heap) {
+  hak_ring_release_runs(heap);
+  release_partial(heap);
   hak_warm_drop(heap);
+}
+
+void hak_heap_release_idle(hak_heap_t *heap) {
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    hak_slab_t *front = hak_heap_front(heap, c);
+    if (front != &hak_slab_none && releasable(front)) hak_heap_retire(heap, front);
+  }
+  release_kept(heap);
 }
 
 // ---------------------------------------------------------------------------
@@ -426,7 +441,7 @@ static hak_heap_t *attach(void) {
   return heap;
 }
 
-hak_heap_t *hak_heap_enter_slow(void) {
+hak_heap_t *hak_heap_enter_new(void) {
   hak_process_init();
   // The set-up may have allocated, by way of somebody's pthread_key_create.
   if (hak_tls_heap != &hak_heap_none) return hak_tls_heap;
@@ -436,6 +451,7 @@ hak_heap_t *hak_heap_enter_slow(void) {
   if (!tls_ending) {
     hak_tls_heap = heap;
     hak_heap_arm();
+    if (!heap->transient) hak_warm_fill(heap);
     if (hak_option(PREWARM)) hak_front_prewarm(heap);
   }
   return heap;
@@ -447,8 +463,13 @@ static void detach(hak_heap_t *heap) {
   hak_quarantine_flush(heap);
   hak_remote_flush(heap);
   hak_heap_drain(heap);
-  for (unsigned c = 0; c < HAK_CLASSES; c++) hak_heap_retire(heap, hak_heap_front(heap, c));
-  hak_heap_release_idle(heap);
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    hak_slab_t *front = hak_heap_front(heap, c);
+    if (front == &hak_slab_none) continue;
+    hak_warm_was_used(heap, c);
+    hak_heap_retire(heap, front);
+  }
+  release_kept(heap);
   hak_ring_forget_all(heap);
   hak_sparse_flush(heap);
   hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));

@@ -11,6 +11,8 @@
 #define HAK_THREAD_HEAP_H
 
 #include "base/types.h"
+#include "superslab/shared_pool.h"
+#include "superslab/size_class.h"
 
 // The calling thread's heap; hak_heap_none (no free block anywhere) if it has none.
 HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
@@ -24,7 +26,10 @@ HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
 
 // Puts slab into the front of its class; hak_slab_none empties it.
 void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab);
-hak_slab_t *hak_heap_front(hak_heap_t *heap, unsigned size_class);
+HAK_INLINE hak_slab_t *hak_heap_front(hak_heap_t *heap, unsigned size_class) {
+  if (size_class >= HAK_TINY_CLASSES) return heap->l2[size_class - HAK_TINY_CLASSES];
+  return heap->tiny[hak_class_size(size_class) >> HAK_MIN_SHIFT];
+}
 // The list of PARTIAL slabs of a class (owner).
 void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab);
@@ -53,6 +58,7 @@ void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab);
 // Gives an empty slab in no list back to its SuperSlab (owner).
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
+void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *parcel);
 // Gives back empty slabs that the heap keeps (owner).
 void hak_heap_release_idle(hak_heap_t *heap);
 
@@ -83,12 +89,12 @@ void hak_heap_init_keys(void);
 // are gone.
 void hak_heap_after_fork(void);
 
-void hak_heap_detach_transient(hak_heap_t *heap);
-HAK_NOINLINE hak_heap_t *hak_heap_enter_slow(void); // the thread has no heap
+HAK_COLD hak_heap_t *hak_heap_enter_new(void); // the thread has no heap
 HAK_INLINE hak_heap_t *hak_heap_enter(void) {
   hak_heap_t *heap = hak_tls_heap;
-  return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_slow();
+  return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_new();
 }
+void hak_heap_detach_transient(hak_heap_t *heap);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap) {
   if (HAK_UNLIKELY(heap->transient)) hak_heap_detach_transient(heap);
 }

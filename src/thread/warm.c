@@ -122,6 +122,27 @@ void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class) {
 }
 
 // ---------------------------------------------------------------------------
+// Threads come and go.
+
+void hak_warm_fill(hak_heap_t *heap) {
+  uint8_t classes[HAK_WARM_FILL_MAX];
+  unsigned n = 0, most = hak_option(WARM_POOL) ? (unsigned)hak_option(WARM_POOL_FILL) : 0;
+  for (unsigned word = 0; word < 2; word++) {
+    for (uint64_t rest = heap->used[word]; rest != 0 && n < most; rest &= rest - 1) {
+      unsigned c = word * 64 + hak_low_bit(rest);
+      if (heap->partial[c] == 0 && hak_classes[c].run == 1) classes[n++] = (uint8_t)c;
+    }
+    heap->used[word] = 0;
+  }
+  hak_claim_t got;
+  if (n == 0 || !hak_pool_find_unused(n - 1, &got)) return;
+  n = 0;
+  for (uint32_t bits = got.more | 1; bits != 0; bits &= bits - 1)
+    hak_warm_prefill(heap, got.slab + hak_low_bit(bits), classes[n++]);
+  hak_heap_count_stat(heap, HAK_STAT_warm_fill, n);
+}
+
+// ---------------------------------------------------------------------------
 // Keep and drop.
 
 static unsigned keep_limit(const hak_warm_t *warm, unsigned c) {
@@ -161,13 +182,15 @@ void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab) {
 
 static bool drop(hak_heap_t *heap, bool only_draining) {
   uint32_t before = heap->spares;
+  hak_parcel_t parcel = {0};
   for (unsigned c = 0; heap->spares != 0 && c < HAK_CLASSES; c++) {
     uint32_t *link = &heap->spare[c];
     while (*link) {
       if (only_draining && !hak_pool_draining(hak_slab_at(*link))) link = &hak_slab_at(*link)->next;
-      else hak_heap_release(heap, take(heap, link, c));
+      else hak_heap_release_with(heap, take(heap, link, c), &parcel);
     }
   }
+  hak_pool_release_all(&parcel);
   hak_heap_count_stat(heap, HAK_STAT_warm_drop, before - heap->spares);
   return before != heap->spares;
 }
@@ -182,9 +205,6 @@ bool hak_warm_drop_many(hak_heap_t *heap) {
 }
 
 bool hak_warm_drop_draining(hak_heap_t *heap) {
-  // Relaxed: one that began this moment is seen at the next look.
-  uint32_t drainings = (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
-  if (heap->drainings == drainings) return false;
-  heap->drainings = drainings;
+  heap->drainings = (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
   return drop(heap, true);
 }

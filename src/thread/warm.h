@@ -12,6 +12,7 @@
 #define HAK_THREAD_WARM_H
 
 #include "base/types.h"
+#include "superslab/shared_pool.h"
 
 void hak_warm_init(hak_heap_t *heap);
 
@@ -22,6 +23,13 @@ void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit);
 
 // Unused slabs worth bringing along by the trip that a miss makes now.
 unsigned hak_warm_wants(hak_heap_t *heap, unsigned size_class);
+// A thread begins: its heap gets up to HAKMEM_WARM_POOL_FILL unused slabs, by one trip that
+// maps nothing, one for each class that the heap's last thread used (was_used: that one
+// ends, and the class has a front).
+void hak_warm_fill(hak_heap_t *heap);
+HAK_INLINE void hak_warm_was_used(hak_heap_t *heap, unsigned size_class) {
+  heap->used[size_class / 64] |= (uint64_t)1 << size_class % 64;
+}
 // Puts a freshly acquired slab of the class behind the others.
 void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class);
 
@@ -33,5 +41,11 @@ void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab);
 bool hak_warm_drop(hak_heap_t *heap);
 bool hak_warm_drop_many(hak_heap_t *heap);
 bool hak_warm_drop_draining(hak_heap_t *heap);
+// The last, if one has begun to drain since.
+HAK_INLINE void hak_warm_look_for_draining(hak_heap_t *heap) {
+  // Relaxed: one that began this moment is seen at the next look.
+  if (heap->drainings != (uint32_t)hak_load_relaxed(&hak_pool_counts.draining))
+    hak_warm_drop_draining(heap);
+}
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs one real program under HAKMEM: run.py --lib FILE [--set NAME=VALUE]... PROGRAM
 
-PROGRAM is a function of runtimes.py, compilers.py or data.py. Exit status 0:
+PROGRAM is a function of runtimes.py, compilers.py, data.py or supply.py. Exit status 0:
 passed, 77: the machine lacks something (a line 'skipped: ...' says what), else
 failed. `run.py --list` names the programs.
 """
@@ -18,12 +18,13 @@ sys.dont_write_bytecode = True
 import compilers  # noqa: E402
 import data  # noqa: E402
 import runtimes  # noqa: E402
+import supply  # noqa: E402
 from harness import Failure, Harness, Skip  # noqa: E402
 
 
 def programs():
-    """Every public function defined in the three modules."""
-    return {name: function for module in (runtimes, compilers, data)
+    """Every public function defined in the modules."""
+    return {name: function for module in (runtimes, compilers, data, supply)
             for name, function in inspect.getmembers(module, inspect.isfunction)
             if function.__module__ == module.__name__ and not name.startswith("_")}
 

@@ -226,9 +226,47 @@ static void refills_bring_batches(void) {
 }
 ISOLATED(refills_bring_batches)
 
+// Blocks of 1 KiB begin in every 128 bytes of it, slab by slab, never in the gap before
+// them; and aligned ones are served by another class.
+static void colours(void) {
+  enum { N = 63 * HAK_COLOURS * 2 };
+  static char *blocks[N];
+  bool seen[HAK_COLOURS] = {false};
+  for (unsigned i = 0; i < N; i++) {
+    blocks[i] = hak_front_alloc(1024, NULL);
+    CHECK_EQUAL((uintptr_t)blocks[i] % HAK_COLOUR, 0);
+    seen[(uintptr_t)blocks[i] / HAK_COLOUR % HAK_COLOURS] = true;
+    fill(blocks[i], 1024, i);
+  }
+  for (unsigned i = 0; i < HAK_COLOURS; i++) CHECK(seen[i]);
+  hak_option(ABORT) = 0;
+  hak_option(QUIET) = 1;
+  for (unsigned i = 0; i < N; i++) {
+    CHECK(filled(blocks[i], 1024, i));
+    hak_slab_t *slab = hak_slab_lookup(blocks[i]);
+    hak_block_t block;
+    for (char *p = hak_slab_start(slab); p < slab->start; p += HAK_MIN_BLOCK)
+      CHECK(!hak_front_find(p, "free", &block));
+    CHECK(hak_front_find(blocks[i], "free", &block) && block.usable == 1024);
+    CHECK_EQUAL(block.number, (blocks[i] - slab->start) / 1024);
+    CHECK_EQUAL(usable(blocks[i]), 1024);
+    give(blocks[i]);
+  }
+  for (size_t alignment = 256; alignment <= 1024; alignment *= 2) {
+    for (unsigned i = 0; i < N; i++) {
+      blocks[i] = hak_front_alloc_aligned(alignment, 961 + i % 64, NULL);
+      CHECK_EQUAL((uintptr_t)blocks[i] % alignment, 0);
+    }
+    for (unsigned i = 0; i < N; i++) give(blocks[i]);
+  }
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(colours)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(all_sizes),
+    ISOLATED_TEST(colours),
     ISOLATED_TEST(all_alignments),
     ISOLATED_TEST(back_from_any_pointer),
     ISOLATED_TEST(zeroed_is_true),

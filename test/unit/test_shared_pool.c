@@ -288,6 +288,51 @@ static void sparse_ones_drain(void) {
 }
 ISOLATED(sparse_ones_drain)
 
+// What nobody needs yet comes from no SuperSlab that drains.
+static void unused_ones_do_not_stop_a_drain(void) {
+  hak_process_init();
+  hak_option(TIERS) = 1;
+  hak_claim_t claim;
+  CHECK(!hak_pool_find_unused(3, &claim)); // nothing is mapped for it
+  CHECK_EQUAL(committed(), 0);
+  hak_slab_t *slabs[32];
+  for (unsigned i = 0; i < 32; i++) slabs[i] = acquire(1);
+  hak_pool_release(slabs[0], 1);
+  CHECK(hak_pool_find_unused(3, &claim));
+  CHECK_EQUAL(claim.source, HAK_FROM_POOL);
+  CHECK_EQUAL(claim.more, 0); // one was free
+  for (unsigned i = 0; i < 31; i++) hak_pool_release(slabs[i], 1);
+  CHECK(draining(number_of(slabs[31])));
+  CHECK(!hak_pool_find_unused(3, &claim));
+  hak_pool_release(slabs[31], 1);
+  CHECK(hak_pool_find_unused(3, &claim));
+  CHECK_EQUAL(claim.source, HAK_FROM_REUSE);
+  CHECK_EQUAL(__builtin_popcount(claim.more), 3);
+}
+ISOLATED(unused_ones_do_not_stop_a_drain)
+
+// Slabs given back together are free at once, whichever SuperSlabs they are of.
+static void parcels(void) {
+  hak_process_init();
+  hak_option(LRU_CAP) = 8;
+  hak_slab_t *slabs[100];
+  for (unsigned n = 0; n <= 100; n++) {
+    hak_parcel_t parcel = {0};
+    for (unsigned i = 0; i < n; i++) mark(slabs[i] = acquire(1 + i % 3), 1 + i % 3, 0, 1);
+    for (unsigned i = 0; i < n; i++) {
+      mark(slabs[i], 1 + i % 3, 1, 0);
+      hak_pool_release_with(slabs[i], 1 + i % 3, &parcel);
+    }
+    hak_pool_release_all(&parcel);
+    hak_pool_release_all(&parcel); // nothing is left in it
+    check_masks();
+    for (uint32_t number = 1; number < hak_superslab_count(); number++)
+      CHECK_EQUAL(free_mask(number), UINT32_MAX);
+  }
+  CHECK_EQUAL(hak_pool_trim(0), hak_superslab_count() - 1);
+}
+ISOLATED(parcels)
+
 // Pages of free slabs go back when their SuperSlab begins to drain, and again each time
 // half of what is left of it is gone; what is in use stays as it is.
 static char *memory_of(uint32_t number, unsigned slab) {
@@ -533,6 +578,8 @@ int main(void) {
     ISOLATED_TEST(more_than_one),
     ISOLATED_TEST(the_fullest_first),
     ISOLATED_TEST(sparse_ones_drain),
+    ISOLATED_TEST(unused_ones_do_not_stop_a_drain),
+    ISOLATED_TEST(parcels),
     ISOLATED_TEST(draining_ones_are_purged),
     ISOLATED_TEST(purge_of_all),
     ISOLATED_TEST(no_purge_in_a_load_that_swings),

@@ -12,8 +12,8 @@
 #include "thread/process.h"
 #include "thread/warm.h"
 
-// Blocks of 1 KiB: 64 to a slab.
-enum { CLASS = 31, PER_SLAB = 64, SLABS = 400 };
+// Blocks of 1 KiB: 63 to a slab.
+enum { CLASS = 31, PER_SLAB = 63, SLABS = 400 };
 static void *blocks[SLABS * PER_SLAB];
 
 static void options(uint64_t pool, uint64_t prefill) {
@@ -201,6 +201,80 @@ static void orphans_keep_none(void) {
 }
 ISOLATED(orphans_keep_none)
 
+// A thread begins with unused slabs of the classes that the last one with its heap used:
+// one trip, nothing mapped, no page touched.
+static void *use_three_classes(void *argument) {
+  (void)argument;
+  void *a = hak_malloc(64), *b = hak_malloc(416), *c = hak_malloc(1024);
+  hak_free(a), hak_free(b), hak_free(c);
+  return NULL;
+}
+static void *begins_with(void *slabs) {
+  uint64_t mapped = hak_mapped.superslab_bytes;
+  hak_heap_t *heap = hak_heap_enter();
+  CHECK_EQUAL(heap->id, 2);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, mapped);
+  CHECK_EQUAL(heap->spares, (uintptr_t)slabs);
+  CHECK_EQUAL(heap->stats[HAK_STAT_warm_fill], (uintptr_t)slabs);
+  CHECK_EQUAL(heap->stats[HAK_STAT_warm_prefill], (uintptr_t)slabs);
+  const unsigned classes[] = {3, 20, 31};
+  for (unsigned i = 0; i < COUNT(classes); i++) {
+    hak_warm_t *w = &heap->warm[classes[i]];
+    CHECK_EQUAL(w->slabs, i < (uintptr_t)slabs);
+    if (i >= (uintptr_t)slabs) continue;
+    hak_slab_t *slab = hak_slab_at(heap->spare[classes[i]]);
+    CHECK(slab->place == HAK_PLACE_SPARE && slab->carved == 0);
+    uint32_t hits = w->hits, misses = w->misses;
+    hak_free(hak_malloc(hak_class_size(classes[i])));
+    CHECK(w->hits == hits + 1 && w->misses == misses);
+    CHECK(hak_heap_front(heap, classes[i]) == slab);
+  }
+  hak_heap_check(heap);
+  return NULL;
+}
+static struct { uint64_t pool, fill; uintptr_t slabs; } start;
+static void one_start(void) {
+  void *keeps_mapped = hak_malloc(5000);
+  hak_option(WARM_POOL) = start.pool;
+  hak_option(WARM_POOL_FILL) = start.fill;
+  unit_in_thread(use_three_classes, NULL);
+  unit_in_thread(begins_with, (void *)start.slabs);
+  CHECK_EQUAL(hak_heap_by_id(2)->spares, 0);
+  hak_free(keeps_mapped);
+}
+static void threads_begin_filled(void **state) {
+  (void)state;
+  const __typeof__(start) starts[] = {{4, 16, 3}, {4, 1, 1}, {4, 2, 2}, {4, 0, 0}, {0, 16, 0}};
+  for (unsigned i = 0; i < COUNT(starts); i++) {
+    start = starts[i];
+    unit_in_child(one_start);
+  }
+}
+
+static void *begins_with_none(void *argument) {
+  (void)argument;
+  uint64_t mapped = hak_mapped.superslab_bytes;
+  CHECK_EQUAL(hak_heap_enter()->spares, 0);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, mapped);
+  return NULL;
+}
+static void no_memory_is_mapped_to_fill(void) {
+  hak_option(LRU_CAP) = 0;
+  unit_in_thread(use_three_classes, NULL);
+  hak_trim(0);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, 0);
+  unit_in_thread(begins_with_none, NULL);
+}
+ISOLATED(no_memory_is_mapped_to_fill)
+
+// Nobody knows what a new heap will need.
+static void new_heaps_are_not_filled(void) {
+  hak_free(hak_malloc(64));
+  CHECK(hak_mapped.superslab_bytes > 0);
+  unit_in_thread(begins_with_none, NULL);
+}
+ISOLATED(new_heaps_are_not_filled)
+
 // ---------------------------------------------------------------------------
 // Rows F3 and S9.
 
@@ -225,6 +299,7 @@ static void *fronts_are_filled(void *argument) {
     refills += hak_tls_heap->classes[c].refills;
   }
   CHECK_EQUAL(stage_sum(), refills);
+  CHECK_EQUAL(hak_tls_heap->stats[HAK_STAT_prewarm], 8);
   for (unsigned i = 0; i < 16; i++) CHECK(hak_malloc(64) != NULL);
   CHECK_EQUAL(hak_tls_heap->classes[3].refills, 1);
   CHECK_EQUAL(hak_tls_heap->classes[3].blocks, 16);
@@ -278,6 +353,9 @@ int main(void) {
     ISOLATED_TEST(draining_ones_go),
     ISOLATED_TEST(given_back_when_memory_is_short),
     ISOLATED_TEST(orphans_keep_none),
+    cmocka_unit_test(threads_begin_filled),
+    ISOLATED_TEST(no_memory_is_mapped_to_fill),
+    ISOLATED_TEST(new_heaps_are_not_filled),
     ISOLATED_TEST(prewarm),
     ISOLATED_TEST(background),
   };
