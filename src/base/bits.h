@@ -38,6 +38,10 @@ HAK_INLINE unsigned hak_count_bits(uint32_t mask) {
   return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
+HAK_INLINE unsigned hak_count_bits64(uint64_t mask) {
+  return hak_count_bits((uint32_t)mask) + hak_count_bits((uint32_t)(mask >> 32));
+}
+
 // n (1..32) ones from bit position on.
 HAK_INLINE uint32_t hak_ones(unsigned position, unsigned n) {
   return (uint32_t)(((UINT64_C(1) << n) - 1) << position);

@@ -68,11 +68,10 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
   // The owner may be between the two words of a place change: read again.
   for (unsigned tries = 0; tries < 8; tries++) {
     uint64_t remote = hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED;
-    uint64_t away =
-        tiny ? remote >> HAK_REMOTE_COUNT_SHIFT : (uint64_t)__builtin_popcountll(remote);
+    uint64_t away = tiny ? remote >> HAK_REMOTE_COUNT_SHIFT : hak_count_bits64(remote);
     uint64_t live = tiny ? hak_load_relaxed(&slab->allocs) + hak_load_relaxed(&slab->frees_left) -
                                HAK_FREES_BIAS
-                         : capacity - (uint64_t)__builtin_popcountll(hak_load_relaxed(&slab->mask));
+                         : capacity - hak_count_bits64(hak_load_relaxed(&slab->mask));
     if (live - away <= capacity) return (uint32_t)(live - away);
   }
   return 0;

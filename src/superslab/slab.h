@@ -66,7 +66,7 @@ HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
   hak_slab_t *s = (hak_slab_t *)slab;
   if (hak_slab_kind(s) == HAK_KIND_TINY)
     return hak_load_relaxed(&s->allocs) + hak_load_relaxed(&s->frees_left) - HAK_FREES_BIAS;
-  return s->capacity - (uint64_t)__builtin_popcountll(hak_load_relaxed(&s->mask));
+  return s->capacity - hak_count_bits64(hak_load_relaxed(&s->mask));
 }
 
 // Whether live is 0; for L2 without counting bits, which is a call where the processor's

@@ -12,7 +12,7 @@ static void forget_oldest(hak_heap_t *heap, hak_ring_t *ring, uint32_t n) {
   for (uint32_t i = 0; i < ring->count; i++) ring->hint[i] = ring->hint[n + i];
   for (uint32_t i = 0; i < n; i++) {
     hak_heap_bring_back(heap, hak_hint_slab(old[i]));
-    hak_sparse_add(heap, hak_hint_slab(old[i]));
+    if (!hak_hint_slab(old[i])->waits) hak_sparse_add(heap, hak_hint_slab(old[i]));
   }
 }
 
