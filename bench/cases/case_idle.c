@@ -1,13 +1,14 @@
 // case_idle: a program had its peak, freed everything, and now has nothing to do. How
 // much memory does it still hold?
 //
-// THREADS threads together allocate MIB and free it, then all sleep; nothing calls malloc
+// THREADS threads together allocate MIB and free it (with --keep all but so many percent,
+// random ones), then all sleep; nothing calls malloc
 // or free any more. Resident memory is read at the peak, right after the frees and 0.5,
 // 1, 2 and 3 seconds later.
 
 #include "cases.h"
 
-enum { MIB, SIZE, THREADS, SLEEP_MS, SEED };
+enum { MIB, SIZE, THREADS, SLEEP_MS, SEED, KEEP };
 enum { MIXED_MIN = 16, MIXED_MAX = 1039, READINGS = 4 };
 
 static bench_arg_t args[] = {
@@ -16,6 +17,7 @@ static bench_arg_t args[] = {
     {"THREADS", "threads", 2, 1, 1024},
     {"SLEEP_MS", "after the frees; at least 2000 for idle_rss_kib", 3000, 0, 100000},
     {"SEED", "of the random numbers", 42, 0, UINT64_MAX},
+    {"--keep", "percent of the blocks that stay", 0, 0, 100},
     {0},
 };
 
@@ -23,6 +25,7 @@ typedef struct actor {
   void **blocks; // room for `room`
   uint64_t room;
   uint64_t count;
+  uint64_t kept, kept_bytes;
   bench_rng_t rng;
 } __attribute__((aligned(128))) actor_t;
 
@@ -41,9 +44,16 @@ static void *act(void *arg) {
   }
   pthread_barrier_wait(&barrier);
   pthread_barrier_wait(&barrier);
-  for (uint64_t i = 0; i < me->count; i++) free_marked(me->blocks[i], 1 << 30);
+  for (uint64_t i = 0; i < me->count; i++) {
+    if (bench_high(bench_next(&me->rng), 100) < args[KEEP].value) me->blocks[me->kept++] = me->blocks[i];
+    else free_marked(me->blocks[i], 1 << 30);
+  }
   pthread_barrier_wait(&barrier);
   pthread_barrier_wait(&barrier);
+  for (uint64_t i = 0; i < me->kept; i++) {
+    me->kept_bytes += unmark(me->blocks[i], 1 << 30);
+    free(me->blocks[i]);
+  }
   return NULL;
 }
 
@@ -85,14 +95,17 @@ int main(int argc, char **argv) {
   }
   for (unsigned i = last + 1; i <= READINGS; i++) rss[i] = rss[last];
   pthread_barrier_wait(&barrier);
+  uint64_t kept = 0;
   for (uint64_t i = 0; i < threads; i++) {
     pthread_join(ids[i], NULL);
-    run.ops += 2 * actors[i].count;
+    run.ops += 2 * actors[i].count - actors[i].kept;
+    kept += actors[i].kept_bytes;
   }
   // Less the program's own tables, which stay.
 #define KIB(value) ((value) > base ? (double)((value) - base) : 0.0)
   bench_report_extra(&b, run, (bench_run_t){0}, bench_peak_rss_kib(),
                      (bench_value_t[]){{"base_rss_kib", (double)base},
+                                       {"live_kib", (double)(kept >> 10)},
                                        {"full_rss_kib", KIB(peak)},
                                        {"freed_rss_kib", KIB(rss[0])},
                                        {"idle_500ms_rss_kib", KIB(rss[1])},
