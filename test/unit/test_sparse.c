@@ -73,6 +73,7 @@ ISOLATED(survivors)
 static void mid_peak(void) {
   enum { COUNT_ = 16000, SIZE = 20 * KIB };
   if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || !hak_option(L2_RING_CAP)) return;
+  if (hak_option(LRU_CAP) > 16) return; // whoever keeps empty SuperSlabs keeps memory
   uint64_t seed = 3;
   size_t before = status_kib("VmRSS:"), live = 0;
   for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
