@@ -1,5 +1,5 @@
 // trim.c: the OS pages of a slab in use that hold no live block go back to the system
-// (docs/decisions/0027-pages-in-use.md). Owner only.
+// (docs/decisions/0026-pages-in-use.md). Owner only.
 //
 // Absent pages of a tiny slab: the blocks that start in one are free and on no list, for
 // their links would be in it. A block belongs to the page of its first byte: one that

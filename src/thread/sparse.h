@@ -1,5 +1,5 @@
 // sparse.h: slabs in use give the OS pages back that hold no live block (row M5;
-// docs/decisions/0027-pages-in-use.md).
+// docs/decisions/0026-pages-in-use.md).
 //
 // Twice a look a second apart finds PARTIAL tiny slabs with few live blocks, and L2
 // blocks that were free both times. L2 runs of a class that shrinks are trimmed without
