@@ -208,10 +208,10 @@ static void inside(void) {
 }
 
 static void inside_last(void) { // of a SuperSlab: behind it is a gap
-  char *p = get(1000);
-  for (int i = 0; i < 20000 && ((uintptr_t)p + 1024) % ((uintptr_t)2 << 20); i++) p = get(1000);
-  NEED(((uintptr_t)p + 1024) % ((uintptr_t)2 << 20) == 0);
-  expect("free(%p): not the start of a block; it lies 16 bytes inside the 1000-byte block at %p",
+  char *p = get(496);
+  for (int i = 0; i < 20000 && ((uintptr_t)p + 512) % ((uintptr_t)2 << 20); i++) p = get(496);
+  NEED(((uintptr_t)p + 512) % ((uintptr_t)2 << 20) == 0);
+  expect("free(%p): not the start of a block; it lies 16 bytes inside the 496-byte block at %p",
          (void *)(p + 16), (void *)p);
   free(hide(p + 16));
 }
