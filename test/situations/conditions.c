@@ -148,7 +148,7 @@ static const struct {
     {"as_128m", limit, RLIMIT_AS, 128 * MIB, true},
     {"as_256m", limit, RLIMIT_AS, 256 * MIB, true},
     {"as_1g", limit, RLIMIT_AS, GIB, true},
-    {"data_16m", limit, RLIMIT_DATA, 16 * MIB, true},
+    {"data_20m", limit, RLIMIT_DATA, 20 * MIB, true},
     {"data_64m", limit, RLIMIT_DATA, 64 * MIB, true},
     {"stack_unlimited", limit, RLIMIT_STACK, RLIM_INFINITY, true},
     {"stack_256k", limit, RLIMIT_STACK, 256 * KIB, true},

@@ -213,7 +213,7 @@ const case_t limits_cases[] = {
     {"nothing_left_as_256m_huge_then_tiny", until_nothing_is_left, 2 * MIB, 200, "as_256m"},
     {"nothing_left_as_256m_l2_then_l25", until_nothing_is_left, 4000, 100000, "as_256m"},
     {"nothing_left_as_256m_l25_then_l2", until_nothing_is_left, 100000, 4000, "as_256m"},
-    UNDER("data_16m", small_work, 1, 1500),
+    UNDER("data_20m", small_work, 1, 1500),
     UNDER("data_64m", threads_work, 4, 0),
     UNDER("stack_unlimited", all_work, 1, 0),
     UNDER("stack_256k", all_work, 1, 0),
