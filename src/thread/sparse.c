@@ -52,11 +52,12 @@ static void look_at(hak_heap_t *heap, uint32_t index) {
   hak_slab_t *slab = hak_slab_at(index);
   if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) return;
   slab->waits = false;
-  if (slab->place == HAK_PLACE_PARTIAL && pays(heap)) trim_now(heap, slab);
+  if (heap == hak_tls_heap && slab->place == HAK_PLACE_PARTIAL && pays(heap)) trim_now(heap, slab);
 }
 
 void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
-  if (!on() || run->waits || run->place != HAK_PLACE_PARTIAL) return;
+  // Not at a thread's end: the next thread with the heap begins where this one stopped.
+  if (!on() || run->waits || run->place != HAK_PLACE_PARTIAL || heap != hak_tls_heap) return;
   if (2 * hak_slab_live(run) > run->capacity) return;
   uint32_t *place = &heap->sparse[heap->sparse_next++ % HAK_SPARSE];
   if (*place) look_at(heap, *place);
