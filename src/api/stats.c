@@ -79,6 +79,8 @@ static void add_totals(hak_report_t *r) {
   t->huge_cached_bytes = hak_load_relaxed(&hak_mapped.cached_bytes);
   t->mapped_bytes = t->superslab_bytes + t->huge_bytes + t->huge_cached_bytes + t->metadata_bytes;
   t->peak_bytes = hak_load_relaxed(&hak_mapped.peak) + hak_pagemap_bytes();
+  // Read at different times: memory that changed its kind meanwhile may be in the sum twice.
+  if (t->peak_bytes < t->mapped_bytes) t->peak_bytes = t->mapped_bytes;
   t->heaps = hak_heap_count();
   r->huge_live = hak_huge_count();
   t->l25_allocs = r->stats[HAK_STAT_l25_alloc];

@@ -42,6 +42,13 @@ HAK_INLINE unsigned hak_count_bits64(uint64_t mask) {
   return hak_count_bits((uint32_t)mask) + hak_count_bits((uint32_t)(mask >> 32));
 }
 
+// The lowest run of ones of mask, which is neither 0 nor full: *n of them from bit *first on.
+HAK_INLINE uint64_t hak_low_run(uint64_t mask, unsigned *first, unsigned *n) {
+  *first = hak_low_bit(mask);
+  *n = hak_low_bit(~(mask >> *first));
+  return (((uint64_t)1 << *n) - 1) << *first;
+}
+
 // n (1..32) ones from bit position on.
 HAK_INLINE uint32_t hak_ones(unsigned position, unsigned n) {
   return (uint32_t)(((UINT64_C(1) << n) - 1) << position);

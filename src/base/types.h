@@ -37,6 +37,7 @@
 
 #include "base/atomic.h"
 #include "base/config.h"
+#include "base/regret.h"
 
 typedef struct hak_heap hak_heap_t;
 typedef struct hak_slab hak_slab_t;
@@ -239,8 +240,8 @@ struct hak_heap {
   uint8_t kept_longest[HAK_L25_RING]; // slabs in the longest run of each
   uint32_t sparse[HAK_SPARSE];        // L2 runs that became sparse, 0: none (thread/sparse.h)
   uint32_t sparse_next;               // the oldest of them, modulo HAK_SPARSE
-  uint32_t trim_regrets, trim_calm;   // thread/sparse.c, like all that follow; in ms
-  uint64_t trimmed_at, trim_regretted_at, tended_at;
+  hak_regret_t trim_regret;           // thread/sparse.c, like all that follow
+  uint64_t tended_at;                 // ms
   uint8_t tend_class;
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];

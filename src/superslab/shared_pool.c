@@ -64,20 +64,15 @@ static _Atomic uint64_t evicted_at, regretted_at; // ms
 static _Atomic uint64_t tended_at, swept_at; // ms
 static _Atomic uint32_t sweep_next;          // number of a SuperSlab; 0: no sweep
 
-// The same for the pages of free slabs in SuperSlabs that drain: they go back as it
-// gets emptier, but not while such SuperSlabs are needed again at once.
-#define PURGE_REGRETS 4
-static _Atomic uint32_t purge_regrets;
-static _Atomic uint64_t purged_at, purge_regretted_at; // ms
+// The pages of free slabs in SuperSlabs that drain go back as it gets emptier, but not
+// while such SuperSlabs are needed again at once (base/regret.h): pauses of CALM_MS.
+static hak_regret_t drain_regret;
 
 // And of HOT ones (HAKMEM_PURGE=2): one from which slabs came back waits until WAITING
-// others have done the same, for it may soon be empty. After PURGE_REGRETS regrets there
-// is a pause, twice as long each time up to PAUSE_MAX_MS.
+// others have done the same, for it may soon be empty.
 #define WAITING 4
-#define PAUSE_MAX_MS 64000
 static _Atomic uint32_t waiting[WAITING], wait_next;
-static _Atomic uint32_t hot_regrets, hot_pause;          // number; ms
-static _Atomic uint64_t hot_purged_at, hot_regretted_at; // ms
+static hak_regret_t hot_regret;
 
 _Static_assert(HAK_SLABS_PER_SUPERSLAB == 1u << EMPTY, "levels are powers of two");
 
@@ -210,27 +205,6 @@ static void took(uint32_t number, uint32_t bits, unsigned n, hak_claim_t *claim)
   claim->more = n > 1 ? 0 : (bits & (bits - 1)) >> hak_low_bit(bits);
 }
 
-// A SuperSlab that drains was claimed from.
-static void needed_again(void) {
-  uint64_t now = hak_os_clock_ms();
-  if (now - hak_load_relaxed(&purged_at) > REGRET_MS) return;
-  hak_store_relaxed(&purge_regretted_at, now);
-  hak_fetch_add_relaxed(&purge_regrets, 1);
-}
-
-// Slabs without contents were claimed of a HOT SuperSlab that is in use.
-static void contents_missed(void) {
-  uint64_t now = hak_os_clock_ms();
-  if (now - hak_load_relaxed(&hot_purged_at) > REGRET_MS) return;
-  if (hak_fetch_add_relaxed(&hot_regrets, 1) + 1 == PURGE_REGRETS) {
-    bool again = now - hak_load_relaxed(&hot_regretted_at) < PAUSE_MAX_MS;
-    uint32_t pause = again ? 2 * hak_load_relaxed(&hot_pause) : 0;
-    if (pause < CALM_MS) pause = CALM_MS;
-    hak_store_relaxed(&hot_pause, pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS);
-  }
-  hak_store_relaxed(&hot_regretted_at, now);
-}
-
 // Tries to claim slabs of one SuperSlab, all with one compare-and-swap.
 static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *claim) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
@@ -251,10 +225,11 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
         hak_store_relaxed(&empty_low, left);
     } else if (word & HAK_SUPERSLAB_DRAINING) {
       claim->source = HAK_FROM_DRAINING;
-      needed_again();
+      // What drains should not have been needed.
+      hak_regret_needed(&drain_regret, hak_os_clock_ms(), REGRET_MS, CALM_MS, CALM_MS);
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
     } else if (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) {
-      contents_missed();
+      hak_regret_needed(&hot_regret, hak_os_clock_ms(), REGRET_MS, CALM_MS, HAK_PAUSE_MAX_MS);
     }
     if (sets_of(word) != sets_of(rest)) publish(number);
     took(number, bits, n, claim);
@@ -388,9 +363,9 @@ static uint32_t purge(uint32_t number, uint32_t which) {
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
   hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false); // or all of it would stay
-  for (uint32_t rest = bits, run; rest != 0; rest &= ~run) {
-    unsigned first = hak_low_bit(rest), n = hak_low_bit(~(uint64_t)(rest >> first));
-    run = hak_ones(first, n);
+  for (uint64_t rest = bits, run; rest != 0; rest &= ~run) {
+    unsigned first, n;
+    run = hak_low_run(rest, &first, &n);
     char *start = (char *)superslab->base + ((size_t)first << HAK_SLAB_SHIFT);
     // Relaxed: only who holds the slabs asks, see take.
     if (hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT))
@@ -408,11 +383,8 @@ static bool purge_now(uint64_t old, uint64_t now) {
       hak_high_bit(used_slabs((uint32_t)old)) == hak_high_bit(used_slabs((uint32_t)now)))
     return false;
   uint64_t ms = hak_os_clock_ms();
-  if (hak_load_relaxed(&purge_regrets) >= PURGE_REGRETS && !hak_mapped_near_limit()) {
-    if (ms - hak_load_relaxed(&purge_regretted_at) < CALM_MS) return false;
-    hak_store_relaxed(&purge_regrets, 0u);
-  }
-  hak_store_relaxed(&purged_at, ms);
+  if (hak_regret_pauses(&drain_regret, ms) && !hak_mapped_near_limit()) return false;
+  hak_regret_done(&drain_regret, ms);
   return true;
 }
 
@@ -424,16 +396,6 @@ static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t 
   return empties;
 }
 
-static bool hot_purge_pays(void) {
-  uint64_t now = hak_os_clock_ms();
-  if (hak_load_relaxed(&hot_regrets) >= PURGE_REGRETS) {
-    if (now - hak_load_relaxed(&hot_regretted_at) < hak_load_relaxed(&hot_pause)) return false;
-    hak_store_relaxed(&hot_regrets, 0u);
-  }
-  hak_store_relaxed(&hot_purged_at, now);
-  return true;
-}
-
 // A SuperSlab in use got slabs back. Relaxed: at worst one is not purged, or twice.
 static void wait_for_purge(uint32_t number) {
   if (hak_option(PURGE) < 2 || hak_load_relaxed(&hak_registry.superslabs[number].waits)) return;
@@ -442,9 +404,10 @@ static void wait_for_purge(uint32_t number) {
   uint32_t other = atomic_exchange_explicit(&waiting[place], number, memory_order_relaxed);
   if (other == 0) return;
   hak_store_relaxed(&hak_registry.superslabs[other].waits, 0u);
-  if (!hot_purge_pays()) return;
+  uint64_t ms = hak_os_clock_ms(), old, now;
+  if (hak_regret_pauses(&hot_regret, ms)) return;
+  hak_regret_done(&hot_regret, ms);
   uint32_t bits = purge(other, ALL_FREE);
-  uint64_t old, now;
   if (bits) give_up(other, bits, &old, &now);
 }
 

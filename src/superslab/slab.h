@@ -57,6 +57,11 @@ HAK_INLINE bool hak_slab_is_block_tiny(const hak_slab_t *slab, const void *p) {
          product >> HAK_CLASS_INVERSE_BITS < slab->capacity;
 }
 
+// Bytes of a tiny slab before its first block (HAK_COLOUR).
+HAK_INLINE size_t hak_slab_gap(const hak_slab_t *slab) {
+  return (size_t)(slab->start - hak_slab_start(slab));
+}
+
 // Make freshly acquired slabs an ACTIVE slab of the class / give back an empty one.
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class);
 void hak_slab_clear(hak_slab_t *slab);
@@ -69,8 +74,7 @@ HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
   return s->capacity - hak_count_bits64(hak_load_relaxed(&s->mask));
 }
 
-// Whether live is 0; for L2 without counting bits, which is a call where the processor's
-// instruction for it may not be taken for granted.
+// Whether live is 0; for L2 without counting bits.
 HAK_INLINE bool hak_slab_unused(const hak_slab_t *slab) {
   hak_slab_t *s = (hak_slab_t *)slab;
   if (hak_slab_kind(s) == HAK_KIND_TINY) return hak_slab_live(s) == 0;

@@ -19,18 +19,15 @@ static uint32_t discard(char *from, char *to) {
   return (uint32_t)((size_t)(to - from) / hak_os_page_size);
 }
 
-// Bytes of a tiny slab before its first block.
-static size_t lead(const hak_slab_t *slab) { return (size_t)(slab->start - hak_slab_start(slab)); }
-
 // Number of the first block that starts at `at` bytes of the slab or behind.
 static uint32_t first_from(const hak_slab_t *slab, size_t at, size_t size) {
-  size_t gap = lead(slab);
+  size_t gap = hak_slab_gap(slab);
   return at <= gap ? 0 : (uint32_t)((at - gap + size - 1) / size);
 }
 
 // Of the pages, those without a live block; 0 if the free list is not what it should be.
 static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
-  const size_t page = hak_os_page_size, gap = lead(slab);
+  const size_t page = hak_os_page_size, gap = hak_slab_gap(slab);
   uint16_t live[PAGES_MAX + 1] = {0}; // blocks that a page has a part of
   for (unsigned i = 0; i < pages; i++) {
     uint32_t end = first_from(slab, (i + 1) * page, size), first = first_from(slab, i * page, size);
@@ -95,15 +92,16 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
   uint32_t gone = free_pages(slab, pages, size), given = 0;
   // Pages without a block yet have none to unlink, and only something to give if the
   // slab's memory was used before. The page where carving goes on stays.
-  size_t carved = slab->carved == slab->capacity ? HAK_SLAB_SIZE : lead(slab) + slab->carved * size;
+  size_t carved =
+      slab->carved == slab->capacity ? HAK_SLAB_SIZE : hak_slab_gap(slab) + slab->carved * size;
   uint32_t listed = gone & (((uint32_t)1 << carved / page) - 1);
   uint32_t unused = gone & ~(((uint32_t)1 << (carved + page - 1) / page) - 1);
   gone = slab->zeroed ? listed : listed | unused;
   slab->absent |= listed; // first: who comes between counts what is on no list
   if (listed) unlink_blocks(slab, listed);
-  for (uint32_t rest = gone, run; rest != 0; rest &= ~run) {
-    unsigned first = hak_low_bit(rest), n = hak_low_bit(~(uint64_t)(rest >> first));
-    run = (((uint32_t)1 << n) - 1) << first;
+  for (uint64_t rest = gone, run; rest != 0; rest &= ~run) {
+    unsigned first, n;
+    run = hak_low_run(rest, &first, &n);
     char *from = hak_slab_start(slab) + first * page;
     given += discard(from, from + n * page);
   }
@@ -117,8 +115,8 @@ static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
   bool untouched = slab->zeroed && hak_load_relaxed(&superslab->huge) == HAK_HUGE_NO;
   if (untouched) mask &= ((uint64_t)1 << slab->carved) - 1;
   for (uint64_t rest = mask, run; rest != 0; rest &= ~run) {
-    unsigned first = hak_low_bit(rest), n = hak_low_bit(~(rest >> first));
-    run = (((uint64_t)1 << n) - 1) << first;
+    unsigned first, n;
+    run = hak_low_run(rest, &first, &n);
     if ((run & ~slab->absent) == 0) continue;
     uintptr_t from = (uintptr_t)slab->start + first * size, to = from + n * size;
     // What is left behind the last block belongs to it.

@@ -12,7 +12,7 @@
 // Blocks that start in absent pages.
 static uint64_t absent_blocks(const hak_slab_t *slab, size_t size) {
   uint64_t count = 0;
-  size_t gap = (size_t)(slab->start - hak_slab_start(slab));
+  size_t gap = hak_slab_gap(slab);
   for (size_t at = 0; at < slab->carved * size; at += size)
     count += slab->absent >> ((gap + at) / hak_os_page_size) & 1;
   return count;

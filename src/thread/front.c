@@ -3,7 +3,6 @@
 #include "core/options.h"
 #include "os/os.h"
 #include "pool/huge.h"
-#include "pool/huge_cache.h"
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
 #include "thread/guard.h"
@@ -114,7 +113,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
     hak_remote_flush(heap);
     hak_ring_tend(heap);
     hak_sparse_tend(heap);
-    if (hak_pool_tend()) hak_huge_cache_tend();
+    hak_heap_tend_shared();
   }
   hak_heap_reclaim_if_asked(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
@@ -221,7 +220,7 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
 
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   if (size >= HAK_ADDRESS_END) return NULL; // nothing is given up for it
-  if (hak_pool_tend()) hak_huge_cache_tend();
+  hak_heap_tend_shared();
   void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p) {
     hak_heap_reclaim_all(heap, 0);

@@ -213,6 +213,10 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_count_stat(heap, HAK_STAT_slab_full, 1);
 }
 
+void hak_heap_tend_shared(void) {
+  if (hak_pool_tend()) hak_huge_cache_tend();
+}
+
 static void forget(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) hak_ring_forget(slab->ring, slab);
   heap->warm[hak_slab_class(slab)].slabs--;
@@ -223,7 +227,7 @@ static void forget(hak_heap_t *heap, hak_slab_t *slab) {
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   forget(heap, slab);
   hak_pool_release(slab, slab->run); // still what it was
-  if (hak_pool_tend()) hak_huge_cache_tend();
+  hak_heap_tend_shared();
 }
 
 void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *parcel) {
@@ -471,7 +475,7 @@ static void detach(hak_heap_t *heap) {
   }
   release_kept(heap);
   hak_ring_forget_all(heap);
-  hak_sparse_flush(heap);
+  hak_sparse_forget(heap);
   hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
   hak_huge_cache_tend();
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);

@@ -56,6 +56,8 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
 // If the slab is FULL it becomes PARTIAL, whether or not it is unused (owner).
 void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab);
+// What is shared, when it is time: for whoever is at work (any thread).
+void hak_heap_tend_shared(void);
 // Gives an empty slab in no list back to its SuperSlab (owner).
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *parcel);

@@ -9,12 +9,9 @@
 
 #define SPARSE_BLOCKS 8 // live in a tiny slab: at least half of its pages are free then
 
-// Slabs with absent pages that went to the front within REGRET_MS of an early trim: so
-// many, and there are none for CALM_MS, twice as long each time up to CALM_MAX_MS.
-#define REGRETS 4
+// That slabs with absent pages go to the front so soon after an early trim is a regret.
 #define REGRET_MS 1000
-#define CALM_MS 4000
-#define CALM_MAX_MS 64000
+#define CALM_MS 4000 // the first pause
 
 // A sweep over all classes every SWEEP_MS, in parts that are PART_MS apart. A part looks
 // at PART_LOOKS slabs and trims PART_TRIMS of them at most.
@@ -37,22 +34,13 @@ static void trim_now(hak_heap_t *heap, hak_slab_t *slab) {
 // ---------------------------------------------------------------------------
 // Early trims.
 
-static bool pays(hak_heap_t *heap) {
-  uint64_t now = hak_os_clock_ms();
-  if (heap->trim_regrets >= REGRETS) {
-    if (now - heap->trim_regretted_at < heap->trim_calm) return false;
-    heap->trim_regrets = 0;
-  }
-  heap->trimmed_at = now;
-  return true;
-}
-
-// Looks at a run that has waited. It may be anything and anybody's by now.
-static void look_at(hak_heap_t *heap, uint32_t index) {
+// What waited waits no more. It may be anything and anybody's by now: the slab if it is a
+// PARTIAL run of this heap still, else NULL.
+static hak_slab_t *waited(hak_heap_t *heap, uint32_t index) {
   hak_slab_t *slab = hak_slab_at(index);
-  if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) return;
+  if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) return NULL;
   slab->waits = false;
-  if (heap == hak_tls_heap && slab->place == HAK_PLACE_PARTIAL && pays(heap)) trim_now(heap, slab);
+  return slab->place == HAK_PLACE_PARTIAL ? slab : NULL;
 }
 
 void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
@@ -60,27 +48,25 @@ void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
   if (!on() || run->waits || run->place != HAK_PLACE_PARTIAL || heap != hak_tls_heap) return;
   if (2 * hak_slab_live(run) > run->capacity) return;
   uint32_t *place = &heap->sparse[heap->sparse_next++ % HAK_SPARSE];
-  if (*place) look_at(heap, *place);
+  hak_slab_t *oldest = *place ? waited(heap, *place) : NULL;
   *place = hak_slab_index(run);
   run->waits = true;
+  if (!oldest) return;
+  uint64_t now = hak_os_clock_ms();
+  if (hak_regret_pauses(&heap->trim_regret, now)) return;
+  hak_regret_done(&heap->trim_regret, now);
+  trim_now(heap, oldest);
 }
 
-void hak_sparse_flush(hak_heap_t *heap) {
+void hak_sparse_forget(hak_heap_t *heap) {
   for (unsigned i = 0; i < HAK_SPARSE; i++) {
-    if (heap->sparse[i]) look_at(heap, heap->sparse[i]);
+    if (heap->sparse[i]) (void)waited(heap, heap->sparse[i]);
     heap->sparse[i] = 0;
   }
 }
 
 void hak_sparse_needed(hak_heap_t *heap) {
-  uint64_t now = hak_os_clock_ms();
-  if (now - heap->trimmed_at > REGRET_MS) return;
-  if (++heap->trim_regrets == REGRETS) {
-    bool again = now - heap->trim_regretted_at < CALM_MAX_MS;
-    heap->trim_calm = again && heap->trim_calm ? 2 * heap->trim_calm : CALM_MS;
-    if (heap->trim_calm > CALM_MAX_MS) heap->trim_calm = CALM_MAX_MS;
-  }
-  heap->trim_regretted_at = now;
+  hak_regret_needed(&heap->trim_regret, hak_os_clock_ms(), REGRET_MS, CALM_MS, HAK_PAUSE_MAX_MS);
 }
 
 // ---------------------------------------------------------------------------
@@ -95,9 +81,9 @@ static uint64_t idle_blocks(hak_slab_t *run) {
 
 static bool idle_tiny(hak_slab_t *slab) {
   if (slab->absent || hak_slab_live(slab) > SPARSE_BLOCKS) return false;
-  bool waited = slab->waits;
+  bool was_sparse = slab->waits;
   slab->waits = true;
-  return waited;
+  return was_sparse;
 }
 
 static bool tend_slab(hak_heap_t *heap, hak_slab_t *slab) {

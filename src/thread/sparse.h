@@ -17,8 +17,8 @@
 // Blocks of an L2 run were forgotten by their ring: the class shrinks. The run is trimmed
 // when HAK_SPARSE others have followed it, as it may soon be empty and go back whole.
 void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run);
-// Runs that wait for this are trimmed now.
-void hak_sparse_flush(hak_heap_t *heap);
+// No run waits any more: the thread ends.
+void hak_sparse_forget(hak_heap_t *heap);
 // A slab with absent pages goes to the front.
 void hak_sparse_needed(hak_heap_t *heap);
 // If it is time, a look at some classes, a few trims at most.
