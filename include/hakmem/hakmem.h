@@ -94,7 +94,7 @@ typedef struct hak_stats {
   size_t size;                // sizeof(hak_stats_t) of the library; set by the call
   uint64_t live_blocks;       // blocks the program holds
   uint64_t live_bytes;        // usable bytes of those blocks
-  uint64_t allocs;            // blocks handed out since start, by tier:
+  uint64_t allocs;            // blocks handed out since start: guard_allocs, and by tier:
   uint64_t tiny_allocs;       //   up to 1 KiB
   uint64_t l2_allocs;         //   up to 56 KiB
   uint64_t l25_allocs;        //   up to 1 MiB
@@ -107,6 +107,7 @@ typedef struct hak_stats {
   uint64_t peak_bytes;        // highest mapped_bytes so far
   uint64_t heaps;             // per-thread heaps made so far (they are reused)
   uint64_t huge_cached_bytes; // bytes in mappings kept for the next huge blocks
+  uint64_t guard_allocs;      // of allocs, any size: beside guard pages, in none of the tiers
 } hak_stats_t;
 
 // Fills the first size bytes of *out (pass sizeof *out). Returns false if out

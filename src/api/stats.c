@@ -86,7 +86,7 @@ static void add_totals(hak_report_t *r) {
   t->l25_allocs = r->stats[HAK_STAT_l25_alloc];
   t->huge_allocs = r->stats[HAK_STAT_huge_alloc];
   uint64_t guarded = hak_load_relaxed(&hak_guard_counts.allocs);
-  r->stats[HAK_STAT_guard_alloc] = guarded;
+  r->stats[HAK_STAT_guard_alloc] = t->guard_allocs = guarded;
   t->live_blocks = r->l25_live + r->huge_live + hak_load_relaxed(&hak_guard_counts.live);
   t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
@@ -122,9 +122,9 @@ HAK_EXPORT bool hak_stats_get(hak_stats_t *out, size_t size) {
 
 // clang-format off
 #define TOTALS(X)                                                                              \
-  X(allocs) X(tiny_allocs) X(l2_allocs) X(l25_allocs) X(huge_allocs) X(frees) X(live_blocks)   \
-  X(live_bytes) X(superslab_bytes) X(huge_bytes) X(huge_cached_bytes) X(metadata_bytes)        \
-  X(mapped_bytes) X(peak_bytes) X(heaps)
+  X(allocs) X(tiny_allocs) X(l2_allocs) X(l25_allocs) X(huge_allocs) X(guard_allocs) X(frees)  \
+  X(live_blocks) X(live_bytes) X(superslab_bytes) X(huge_bytes) X(huge_cached_bytes)           \
+  X(metadata_bytes) X(mapped_bytes) X(peak_bytes) X(heaps)
 // clang-format on
 
 static void print_json(hak_print_t *out, const hak_report_t *r) {

@@ -246,7 +246,7 @@ def _consistent(stats):
     """The sums that hold in every report."""
     check(stats["allocs"] >= 2, stats)
     check(stats["allocs"] == stats["tiny_allocs"] + stats["l2_allocs"] + stats["l25_allocs"]
-          + stats["huge_allocs"], "tiers do not add up:", stats)
+          + stats["huge_allocs"] + stats["guard_allocs"], "tiers do not add up:", stats)
     check(stats["allocs"] - stats["frees"] == stats["live_blocks"], "live_blocks:", stats)
     check(stats["mapped_bytes"] == stats["superslab_bytes"] + stats["huge_bytes"]
           + stats["huge_cached_bytes"] + stats["metadata_bytes"], "mapped_bytes:", stats)
@@ -255,6 +255,9 @@ def _consistent(stats):
 
 def stats_as_json(c):
     _consistent(json.loads(_hello(c, HAKMEM_STATS="json")))
+    guarded = json.loads(_hello(c, HAKMEM_STATS="json", HAKMEM_GUARD="1"))
+    _consistent(guarded)
+    check(guarded["guard_allocs"] > 0, "no block beside guard pages:", guarded)
 
 
 def stats_go_to_a_file(c):

@@ -248,7 +248,7 @@ static void check_statistics(const hak_stats_t *before, uint64_t calls) {
   CHECK(now.live_bytes == before->live_bytes);
   CHECK(now.allocs - now.frees == now.live_blocks);
   CHECK(now.allocs - before->allocs >= calls);
-  CHECK(now.tiny_allocs + now.l2_allocs + now.l25_allocs + now.huge_allocs == now.allocs);
+  CHECK(now.tiny_allocs + now.l2_allocs + now.l25_allocs + now.huge_allocs + now.guard_allocs == now.allocs);
   CHECK(now.huge_bytes == before->huge_bytes);
   CHECK(now.mapped_bytes == now.superslab_bytes + now.huge_bytes + now.huge_cached_bytes + now.metadata_bytes);
   CHECK(now.peak_bytes >= now.mapped_bytes);
