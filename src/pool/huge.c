@@ -20,17 +20,11 @@ static size_t size_in(uint64_t entry, const void *p) {
   return (size_t)(entry >> 2) << UNIT_SHIFT;
 }
 
-// Refused only when the kernel has no room to split a mapping: then at least
-// the memory goes back, and the address space is lost.
-static void unmap(void *p, size_t total) {
-  if (!hak_os_unmap(p, total)) hak_os_discard(p, total);
-}
-
 static void *move(void *p, size_t old_total, size_t new_total) {
   void *target = hak_os_reserve(new_total, HAK_SUPERSLAB_SIZE);
   if (!target) return NULL;
   if (!hak_pagemap_prepare(target) || !hak_os_move(p, old_total, new_total, target)) {
-    hak_os_unmap(target, new_total);
+    hak_huge_cache_unmap(target, new_total);
     return NULL;
   }
   return target;
@@ -45,14 +39,14 @@ static void *fit(void *p, size_t have, size_t *total) {
     return p;
   }
   void *target = move(p, have, *total);
-  if (!target) unmap(p, have);
+  if (!target) hak_huge_cache_unmap(p, have);
   return target;
 }
 
 static void *map(size_t total, size_t alignment) {
   void *p = hak_os_map(total, alignment);
   if (!p || hak_pagemap_prepare(p)) return p;
-  hak_os_unmap(p, total);
+  hak_huge_cache_unmap(p, total);
   return NULL;
 }
 
@@ -82,7 +76,7 @@ bool hak_huge_free(void *p) {
   if (!total || !hak_pagemap_take(p, entry)) return false;
   hak_fetch_sub_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
-  if (!hak_huge_cache_put(p, total)) unmap(p, total);
+  if (!hak_huge_cache_put(p, total)) hak_huge_cache_unmap(p, total);
   return true;
 }
 

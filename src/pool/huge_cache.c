@@ -18,6 +18,11 @@ static struct {
 } cache;
 static _Atomic uint64_t put_at[PLACES]; // ms; relaxed: an old time sends a mapping back early
 
+// Mappings that the kernel refused to take back, words like those above: tried again when
+// the cache is tended or trimmed. More of them than there is room for are lost.
+#define REFUSED 64u
+static _Atomic uint64_t refused[REFUSED];
+
 // Bytes in all places and on their way in or out: added before a mapping gets its place
 // and taken off after it has left it, so the places never hold more. Relaxed: a sum
 // that every change adds to; no other word is read by it.
@@ -72,10 +77,30 @@ static void left(size_t size) {
   hak_mapped_add(&hak_mapped.cached_bytes, -(int64_t)size);
 }
 
+void hak_huge_cache_unmap(void *p, size_t size) {
+  if (hak_os_unmap(p, size)) return;
+  hak_os_discard(p, size); // the memory goes back at least
+  uint64_t word = word_of(p, size);
+  for (unsigned i = 0; i < REFUSED; i++) {
+    uint64_t none = 0;
+    // Release: pairs with the acquire in try_again.
+    if (!hak_load_relaxed(&refused[i]) && hak_cas_release(&refused[i], &none, word)) return;
+  }
+}
+
+static void try_again(void) {
+  for (unsigned i = 0; i < REFUSED; i++) {
+    uint64_t word = hak_load_relaxed(&refused[i]);
+    // Acquire: pairs with the release in hak_huge_cache_unmap. Who empties the place has the
+    // mapping to himself.
+    if (word && hak_cas_acquire(&refused[i], &word, (uint64_t)0))
+      hak_huge_cache_unmap(start_of(word), length_of(word));
+  }
+}
+
 static bool evict(unsigned i, uint64_t word) {
   if (!take(i, word)) return false;
-  if (!hak_os_unmap(start_of(word), length_of(word)))
-    hak_os_discard(start_of(word), length_of(word)); // as in hak_huge_free
+  hak_huge_cache_unmap(start_of(word), length_of(word));
   left(length_of(word));
   hak_fetch_add_relaxed(&hak_huge_cache_counts.evict, 1);
   return true;
@@ -177,6 +202,7 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
 
 size_t hak_huge_cache_trim(size_t keep) {
   size_t sum = 0, size;
+  try_again();
   while (hak_load_relaxed(&held) > keep && (size = evict_oldest()) != 0) sum += size;
   return sum;
 }
@@ -191,6 +217,7 @@ void hak_huge_cache_tend(void) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
     if (word && now - hak_load_relaxed(&put_at[i]) >= CALM_MS) evict(i, word);
   }
+  try_again();
 }
 
 void hak_huge_cache_after_fork(void) {

@@ -18,6 +18,11 @@ bool hak_huge_cache_put(void *p, size_t size);
 // least size bytes, else the longest that is worth growing. NULL: there is none.
 void *hak_huge_cache_take(size_t size, size_t *have);
 
+// Unmaps a mapping that is 2 MiB-aligned and nobody's but the caller's. The kernel refuses
+// when it has no room to split one: then at least the memory goes back, and the address
+// space does at a later tending or trim.
+void hak_huge_cache_unmap(void *p, size_t size);
+
 // Gives kept mappings back to the system until at most keep bytes are left; those given.
 size_t hak_huge_cache_trim(size_t keep);
 // Gives back what nobody took for a second. To be called about once a second.

@@ -194,6 +194,36 @@ static void refused_calls(void) {
 }
 ISOLATED(refused_calls)
 
+static bool mapped(void *p) {
+  unsigned char page;
+  return mincore(p, 1, &page) == 0;
+}
+
+// A mapping that may not go now goes later, from as many as there are places for.
+static void refused_unmaps_are_tried_again(void) {
+  enum { BLOCKS = 60 };
+  char *block[BLOCKS];
+  set_up(0);
+  for (unsigned round = 0; round < 4; round++) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+      block[i] = alloc(2 * MIB);
+      block[i][0] = 1;
+    }
+    hak_os_fault(HAK_FAULT_UNMAP | (round & 1 ? HAK_FAULT_DISCARD : 0), 0, false);
+    for (unsigned i = 0; i < BLOCKS; i++) CHECK(hak_huge_free(block[i]));
+    hak_huge_cache_trim(0);
+    hak_huge_cache_tend();
+    hak_os_fault(0, 0, false);
+    for (unsigned i = 0; i < BLOCKS; i++)
+      CHECK(mapped(block[i]) && !hak_huge_free(block[i]) && hak_huge_around(block[i]) == NULL);
+    if (round & 2) hak_huge_cache_tend();
+    else hak_huge_cache_trim(0);
+    for (unsigned i = 0; i < BLOCKS; i++) CHECK(!mapped(block[i]));
+  }
+  CHECK(hak_mapped.huge_bytes == 0 && kept() == 0);
+}
+ISOLATED(refused_unmaps_are_tried_again)
+
 // Threads that take, write and put: a mapping is one thread's at a time, and nothing is lost.
 #define THREADS 4
 #define ROUNDS (SANITIZED ? 300 : 1500)
@@ -260,6 +290,7 @@ int main(void) {
     ISOLATED_TEST(bound_is_learnt_and_kept),
     ISOLATED_TEST(nothing_near_the_limit),
     ISOLATED_TEST(refused_calls),
+    ISOLATED_TEST(refused_unmaps_are_tried_again),
     ISOLATED_TEST(threads_share_it),
     ISOLATED_TEST(child_has_its_own),
   };
