@@ -238,11 +238,8 @@ def main() -> int:
     if load > 0.2 * cpus:
         print(f"Note: the machine is busy (load {load:.2f} on {cpus} CPUs).", file=sys.stderr)
     session = Session(benchmarks, allocators, args.build, args.quick, args.net, random.Random(seed))
-    try:
-        Schedule(session, rounds, args.budget or (QUICK_MINUTES if args.quick else 0), args.quick, reference).run()
-    except KeyboardInterrupt:
-        print("compare: interrupted; no result", file=sys.stderr)
-        return 130
+    schedule = Schedule(session, rounds, args.budget or (QUICK_MINUTES if args.quick else 0), args.quick, reference)
+    schedule.run()
     benchmarks = session.benchmarks
     if not benchmarks:
         raise SystemExit("compare: nothing was measured")
@@ -253,7 +250,7 @@ def main() -> int:
     print_details(summary)
     print_notes(session, summary)
     write_files(args, session, summary, seed)
-    return 1 if session.failures else 0
+    return 130 if schedule.interrupted else 1 if session.failures else 0
 
 
 if __name__ == "__main__":

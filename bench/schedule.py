@@ -3,8 +3,8 @@
 Every benchmark gets LEAST_ROUNDS. Of the time that is left, benchmarks get more rounds as
 long as their interval is wide; those that are settled are not run again. Within a round
 the order is random, and a benchmark runs under all allocators or not at all; but an
-allocator that takes several times as long as the others is beyond doubt sooner, and is
-left out of the rounds after those that an interval takes.
+allocator that takes several times as long as the others is beyond doubt sooner: within a
+budget it is left out of further rounds, and has no interval.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from summary import LEAST_RUNS, common, exact_interval, paired, times
 LEAST_ROUNDS = 4     # of every benchmark, if the budget allows
 MOST_ROUNDS = 25     # with a budget
 SETTLED = 0.02       # half width of an interval (as a logarithm) below which it is narrow enough
-OUTCLASSED = 4       # times as long as the benchmark's typical allocator
+OUTCLASSED = (8, 4)  # times as long as the benchmark's typical allocator, after one round, after two or more
 RESERVE = 0.97       # of the budget is for running; the rest for tables, page and charts
 
 
@@ -32,7 +32,7 @@ def unsure(session: Session, b: Benchmark, reference: str) -> float:
     widths = []
     for a in session.allocators:
         mine, theirs = common(times(session, b, a.name), base)
-        if a.name == reference or not mine:
+        if a.name == reference or not mine or (b.name, a.name) in session.enough:
             continue
         ratios = paired(mine, theirs)
         low, high = exact_interval(ratios) if len(ratios) >= LEAST_RUNS else (0.0, math.inf)
@@ -49,12 +49,25 @@ class Schedule:
     reference: str
     costs: dict[str, list[float]] = field(default_factory=dict)  # seconds, by benchmark
     done: dict[str, int] = field(default_factory=dict)           # rounds, by benchmark
+    interrupted: bool = False
 
     def run(self) -> None:
         self.started = time.monotonic()
         self.deadline = self.started + 60 * self.minutes * RESERVE if self.minutes else math.inf
         self.session.remaining = self.remaining
         self.session.again = 0 if self.minutes else AGAIN  # see pace
+        try:
+            self.all_rounds()
+        except KeyboardInterrupt:
+            self.interrupted = True
+            print("\nInterrupted: what follows is of the rounds so far.", file=sys.stderr)
+        # What never ran has no place in the tables.
+        kept = [b for b in self.session.benchmarks if b.name in self.done]
+        if lost := [b.name for b in self.session.benchmarks if b not in kept]:
+            print(f"Left out, as there was no time left: {', '.join(lost)}", file=sys.stderr)
+        self.session.benchmarks = kept
+
+    def all_rounds(self) -> None:
         self.session.warm_up(self.quick)
         least = min(self.rounds, 1 if self.quick else LEAST_ROUNDS)
         for number in range(1, self.rounds + 1):
@@ -62,11 +75,6 @@ class Schedule:
                 break
             self.say(number)
             self.pace(number, least)
-        # What never ran has no place in the tables.
-        kept = [b for b in self.session.benchmarks if b.name in self.done]
-        if lost := [b.name for b in self.session.benchmarks if b not in kept]:
-            print(f"Left out, as there was no time left: {', '.join(lost)}", file=sys.stderr)
-        self.session.benchmarks = kept
 
     def cost(self, b: Benchmark) -> float:
         return statistics.fmean(self.costs.get(b.name, [0.0]))
@@ -99,18 +107,18 @@ class Schedule:
                 continue
             self.costs.setdefault(b.name, []).append(time.monotonic() - start)
             self.done[b.name] = count
-            if self.minutes and count >= LEAST_RUNS:
-                self.leave_out_slow(b)
+            if self.minutes:
+                self.leave_out_slow(b, OUTCLASSED[min(count, len(OUTCLASSED)) - 1])
             ran += 1
         progress("")
         return ran
 
-    def leave_out_slow(self, b: Benchmark) -> None:
+    def leave_out_slow(self, b: Benchmark, factor: float) -> None:
         """Most of a round would be spent on them."""
         took = {a.name: statistics.median(walls) for a in self.session.allocators
                 if (walls := self.session.values(b.name, a.name, "wall_s"))}
         typical = statistics.median(took.values()) if took else 0.0
-        slow = {(b.name, name) for name, wall in took.items() if wall > OUTCLASSED * typical and name != self.reference}
+        slow = {(b.name, name) for name, wall in took.items() if wall > factor * typical and name != self.reference}
         if slow - self.session.enough:
             self.session.enough |= slow
             del self.costs[b.name][:-1]

@@ -543,6 +543,30 @@ class Budget(unittest.TestCase):
         self.schedule(clock, 25, 30)
         self.assertEqual(clock.enough, {("a", "slow")})
 
+    def test_a_single_run_takes_more_to_convince(self):
+        for wall, rounds in ((13.0, 1), (9.0, 2)):  # of 1.5
+            clock = Clock({"a": 1}, {"a": 0.3})
+            clock.allocators.append(Allocator("slow"))
+            clock.walls = {"system": [1.0], "hakmem": [1.5], "slow": [wall]}
+            left_out, once = [], clock.once
+            clock.once = lambda *args: (left_out.append(bool(clock.enough)), once(*args))[1]
+            self.schedule(clock, 25, 30)
+            self.assertEqual(left_out.index(True), rounds)
+
+    def test_what_was_measured_before_an_interrupt_counts(self):
+        clock = Clock({"a": 1, "b": 1}, {"a": 0.3, "b": 0.3})
+        once = clock.once
+
+        def until_the_fifth(*args):
+            if len(clock.ran) == 4:
+                raise KeyboardInterrupt
+            return once(*args)
+
+        clock.once = until_the_fifth
+        said = self.schedule(clock, 25, 0)
+        self.assertEqual([len(clock.ran), len(clock.benchmarks)], [4, 2])
+        self.assertIn("Interrupted", said)
+
     def test_quick_goes_on_until_there_is_an_interval(self):
         clock = Clock({"a": 1})
         self.schedule(clock, 9, 100, quick=True)
