@@ -242,15 +242,18 @@ def main() -> int:
     schedule.run()
     benchmarks = session.benchmarks
     if not benchmarks:
-        raise SystemExit("compare: nothing was measured")
+        print("compare: nothing was measured", file=sys.stderr)
+        return 130 if schedule.interrupted else 1
     summary = summarise(session, reference)
-    if args.instructions:
+    if args.instructions and not schedule.interrupted:
         instructions.add(session, summary["rows"])
     print_table(summary)
     print_details(summary)
     print_notes(session, summary)
+    if schedule.interrupted:
+        return 130  # files of earlier runs are better than part of this one
     write_files(args, session, summary, seed)
-    return 130 if schedule.interrupted else 1 if session.failures else 0
+    return 1 if session.failures else 0
 
 
 if __name__ == "__main__":

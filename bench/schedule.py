@@ -63,7 +63,8 @@ class Schedule:
             print("\nInterrupted: what follows is of the rounds so far.", file=sys.stderr)
         # What never ran has no place in the tables.
         kept = [b for b in self.session.benchmarks if b.name in self.done]
-        if lost := [b.name for b in self.session.benchmarks if b not in kept]:
+        lost = [b.name for b in self.session.benchmarks if b not in kept]
+        if lost and not self.interrupted:
             print(f"Left out, as there was no time left: {', '.join(lost)}", file=sys.stderr)
         self.session.benchmarks = kept
 

@@ -85,8 +85,7 @@ static void add_totals(hak_report_t *r) {
   r->huge_live = hak_huge_count();
   t->l25_allocs = r->stats[HAK_STAT_l25_alloc];
   t->huge_allocs = r->stats[HAK_STAT_huge_alloc];
-  uint64_t guarded = hak_load_relaxed(&hak_guard_counts.allocs);
-  r->stats[HAK_STAT_guard_alloc] = t->guard_allocs = guarded;
+  t->guard_allocs = r->stats[HAK_STAT_guard_alloc] = hak_load_relaxed(&hak_guard_counts.allocs);
   t->live_blocks = r->l25_live + r->huge_live + hak_load_relaxed(&hak_guard_counts.live);
   t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
@@ -94,7 +93,7 @@ static void add_totals(hak_report_t *r) {
     t->live_blocks += r->classes[c].live;
     t->live_bytes += r->classes[c].live * hak_class_size(c);
   }
-  t->allocs = t->tiny_allocs + t->l2_allocs + t->l25_allocs + t->huge_allocs + guarded;
+  t->allocs = t->tiny_allocs + t->l2_allocs + t->l25_allocs + t->huge_allocs + t->guard_allocs;
   t->frees = t->allocs - t->live_blocks;
   t->size = sizeof *t;
 }

@@ -130,9 +130,8 @@ def fuzz_libfuzzer(one: Slice, seconds: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     before = set(findings.iterdir())
     program = str(BUILD / "test" / "fuzz" / f"fuzz_{one.variant}")
-    # Where munmap and madvise are both made to fail, memory stays for good.
     command = [program, f"-max_total_time={seconds}", f"-seed={one.seed}", f"-max_len={SIZE_MAX}",
-               "-len_control=20", "-timeout=60", "-rss_limit_mb=8192", "-print_final_stats=1",
+               "-len_control=20", "-timeout=60", "-rss_limit_mb=3072", "-print_final_stats=1",
                f"-artifact_prefix={findings}/", str(corpus), str(SEEDS)]
     status, said = run(command, environment(one.options, SANITIZERS), seconds + 300)
     read_libfuzzer(one, said)
