@@ -14,6 +14,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
+#include "thread/guard.h"
 #include "thread/heap.h"
 #include "thread/process.h"
 #include "thread/remote.h"
@@ -141,5 +142,5 @@ HAK_EXPORT int hak_version(void) { return HAKMEM_VERSION; }
 HAK_EXPORT bool hak_owns(const void *p) {
   hak_slab_t *slab = hak_slab_lookup(p);
   if (slab) return hak_slab_kind(slab) != HAK_KIND_FREE;
-  return hak_huge_around(p) != NULL;
+  return hak_guard_owns(p) ? hak_guard_is_live(p) : hak_huge_around(p) != NULL;
 }

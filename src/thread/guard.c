@@ -162,6 +162,12 @@ static void report(const place_t *place) {
   hak_misuse_finish();
 }
 
+bool hak_guard_is_live(const void *p) {
+  const place_t *place = place_at(p);
+  return (size_t)((const char *)p - page_of(place)) < hak_os_page_size &&
+         hak_load_acquire(&place->state) == LIVE;
+}
+
 bool hak_guard_find(const void *p, const char *function, size_t *size) {
   const place_t *place = place_at(p);
   uint32_t state = hak_load_acquire(&place->state);

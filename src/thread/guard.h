@@ -31,6 +31,8 @@ HAK_INLINE bool hak_guard_owns(const void *p) {
   uintptr_t base = hak_load_acquire(&hak_guard_base);
   return base != 0 && (uintptr_t)p - base < hak_guard_end - base;
 }
+// Of such an address: whether it lies in the page of a live block.
+bool hak_guard_is_live(const void *p);
 // Of such an address: whether a live block starts there, and its size. Else reported.
 HAK_COLD bool hak_guard_find(const void *p, const char *function, size_t *size);
 HAK_COLD void hak_guard_free(void *p, const char *function);

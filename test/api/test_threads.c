@@ -10,13 +10,14 @@
 #include <stdatomic.h>
 #include <sys/time.h>
 
+#include "hakmem/hakmem.h"
+
 #define THREADS_AT_ONCE 50
 
 static uint64_t heaps_made(void) {
-  bool (*get)(uint64_t *, size_t) = FIND(bool (*)(uint64_t *, size_t), "hak_stats_get");
-  uint64_t stats[64] = {0}; // hak_stats_t; heaps is its last field
-  if (!get || !get(stats, sizeof stats)) return 0;
-  return stats[stats[0] / sizeof stats[0] - 1];
+  bool (*get)(hak_stats_t *, size_t) = FIND(bool (*)(hak_stats_t *, size_t), "hak_stats_get");
+  hak_stats_t stats;
+  return get && get(&stats, sizeof stats) ? stats.heaps : 0;
 }
 
 static void start(pthread_t *thread, size_t stack, void *(*run)(void *), void *argument) {
