@@ -51,7 +51,7 @@ static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level E
 #define REGRETS_PER_DOUBLING 4
 #define CALM_MS 1000
 #define KEEP_MAX 4096
-static _Atomic uint32_t keep_limit; // 0: HAKMEM_LRU_CAP
+static _Atomic uint32_t keep_limit; // if above hak_pool_kept
 static _Atomic uint32_t regrets;
 static _Atomic uint64_t evicted_at, regretted_at; // ms
 
@@ -267,9 +267,17 @@ bool hak_pool_find_unused(unsigned more, hak_claim_t *claim) {
   return find_to(DRAINING_BAND - 1, 1, more, claim);
 }
 
+// All relaxed: off by what others do meanwhile.
+unsigned hak_pool_kept(void) {
+  uint32_t cap = (uint32_t)hak_option(LRU_CAP), empties = hak_load_relaxed(&empty_count);
+  uint64_t all = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SUPERSLAB_SHIFT;
+  uint64_t most = all > empties ? (all - empties) * hak_option(LRU_SHARE) / 100 : 0;
+  return most < cap && hak_option(LRU_SHARE) ? (uint32_t)most : cap;
+}
+
 static uint32_t keep_now(void) {
   if (hak_mapped_near_limit()) return 0;
-  uint32_t keep = hak_load_relaxed(&keep_limit), cap = (uint32_t)hak_option(LRU_CAP);
+  uint32_t keep = hak_load_relaxed(&keep_limit), cap = hak_pool_kept();
   if (keep <= cap) return cap;
   if (hak_os_clock_ms() - hak_load_relaxed(&regretted_at) < CALM_MS) return keep;
   hak_store_relaxed(&keep_limit, keep / 2);
@@ -279,12 +287,16 @@ static uint32_t keep_now(void) {
 
 static void committed_one(void) {
   uint64_t now = hak_os_clock_ms();
-  if (hak_option(LRU_CAP) == 0 || now - hak_load_relaxed(&evicted_at) > REGRET_MS) return;
+  uint32_t cap = (uint32_t)hak_option(LRU_CAP);
+  if (cap == 0 || now - hak_load_relaxed(&evicted_at) > REGRET_MS) return;
   hak_store_relaxed(&regretted_at, now);
-  if (hak_fetch_add_relaxed(&regrets, 1) < REGRETS_PER_DOUBLING) return;
-  hak_store_relaxed(&regrets, 0u);
   uint32_t keep = keep_now();
-  if (keep < KEEP_MAX) hak_store_relaxed(&keep_limit, keep * 2);
+  if (keep < cap) { // for HAKMEM_LRU_SHARE
+    hak_store_relaxed(&keep_limit, cap);
+  } else if (hak_fetch_add_relaxed(&regrets, 1) >= REGRETS_PER_DOUBLING) {
+    hak_store_relaxed(&regrets, 0u);
+    if (keep < KEEP_MAX) hak_store_relaxed(&keep_limit, keep * 2);
+  }
 }
 
 bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim) {
@@ -411,6 +423,25 @@ static void wait_for_purge(uint32_t number) {
   if (bits) give_up(other, bits, &old, &now);
 }
 
+// A SuperSlab went back, so a load shrinks: one in huge pages that has hardly been used
+// does not keep them (HAKMEM_PURGE=2).
+static void split_unused(void) {
+  if (hak_option(PURGE) < 2) return;
+  uint64_t ms = hak_os_clock_ms(), old, now;
+  for (uint32_t n = 0, number = 1; n < LOOKS && (number = find(EMPTY - 1, FIRST_BAND + 3, number));
+       n++, number++) {
+    if (hak_load_relaxed(&hak_registry.superslabs[number].huge) != HAK_HUGE_ADVISED) continue;
+    if (used_slabs((uint32_t)hak_load_relaxed(&hak_registry.superslabs[number].free_mask)) >
+            DRAINING_SLABS ||
+        hak_regret_pauses(&hot_regret, ms))
+      continue;
+    hak_regret_done(&hot_regret, ms);
+    uint32_t bits = purge(number, ALL_FREE);
+    if (bits) give_up(number, bits, &old, &now);
+    return;
+  }
+}
+
 hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
@@ -423,6 +454,7 @@ hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits) {
   uint32_t keep = keep_now();
   if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
+  split_unused();
   return HAK_RELEASED_EVICTED;
 }
 
@@ -515,7 +547,7 @@ bool hak_pool_tend(void) {
   if (begins) {
     if (now - hak_load_relaxed(&swept_at) < CALM_MS) return false;
     hak_store_relaxed(&swept_at, now);
-    hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
+    hak_pool_trim_idle(hak_pool_kept());
     number = 1;
   }
   if (hak_option(PURGE) >= 2) hak_store_relaxed(&sweep_next, sweep(number));

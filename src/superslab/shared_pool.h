@@ -73,7 +73,9 @@ unsigned hak_pool_purge(void);
 // Give back as many empty SuperSlabs beyond keep as nobody needed since the last such
 // call; number of them.
 unsigned hak_pool_trim_idle(unsigned keep);
-// The same, once a second, beyond HAKMEM_LRU_CAP; then, in parts, the pages of free slabs
+// Empty SuperSlabs that stay whatever the load: HAKMEM_LRU_CAP and HAKMEM_LRU_SHARE.
+unsigned hak_pool_kept(void);
+// hak_pool_trim_idle once a second, beyond hak_pool_kept; then, in parts, the pages of free slabs
 // that nobody needed for as long. For whoever is at work. True when the second begins.
 bool hak_pool_tend(void);
 

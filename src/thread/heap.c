@@ -476,7 +476,7 @@ static void detach(hak_heap_t *heap) {
   release_kept(heap);
   hak_ring_forget_all(heap);
   hak_sparse_forget(heap);
-  hak_pool_trim_idle((unsigned)hak_option(LRU_CAP));
+  hak_pool_trim_idle(hak_pool_kept());
   hak_huge_cache_tend();
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);

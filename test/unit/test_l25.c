@@ -32,6 +32,7 @@ static void *alloc(size_t size) {
 
 static void every_length(void) {
   hak_process_init();
+  hak_option(LRU_SHARE) = 0; // an empty SuperSlab stays
   uint64_t seed = 4;
   for (unsigned i = 0; i < 600; i++) {
     size_t size = i < 40 ? (i / 2 + 1) * 32768 + (i & 1) : 1 + chance_below(&seed, HAK_L25_MAX);
@@ -59,6 +60,7 @@ ISOLATED(every_length)
 
 static void resize_in_place(void) {
   hak_process_init();
+  hak_option(LRU_SHARE) = 0; // an empty SuperSlab stays
   char *p = alloc(1000000);
   hak_slab_t *head = head_of(p);
   fill(p, 1000000, 1);

@@ -12,6 +12,12 @@
 static uint32_t free_mask(uint32_t number) { return hak_registry.superslabs[number].free_mask; }
 static uint32_t number_of(const hak_slab_t *slab) { return hak_slab_index(slab) >> HAK_SLABS_SHIFT; }
 static uint64_t committed(void) { return hak_mapped.superslab_bytes >> HAK_SUPERSLAB_SHIFT; }
+// What HAKMEM_LRU_CAP says is kept, however little is in use.
+static void begin(void) {
+  hak_process_init();
+  hak_option(LRU_SHARE) = 0;
+}
+
 static hak_slab_t *acquire(unsigned n) {
   hak_source_t source;
   hak_slab_t *slab = hak_pool_acquire(n, &source);
@@ -42,7 +48,7 @@ static void check_masks(void) {
 // ---------------------------------------------------------------------------
 
 static void runs_of_every_length(void) {
-  hak_process_init();
+  begin();
   hak_option(LRU_CAP) = 8; // none goes back in between
   hak_slab_t *slabs[17];
   for (unsigned round = 0; round < 50; round++) {
@@ -59,7 +65,7 @@ static void runs_of_every_length(void) {
 ISOLATED(runs_of_every_length)
 
 static void sources_and_results(void) {
-  hak_process_init();
+  begin();
   hak_source_t source;
   hak_slab_t *first = hak_pool_acquire(1, &source);
   CHECK_EQUAL(source, HAK_FROM_MAP);
@@ -84,7 +90,7 @@ ISOLATED(sources_and_results)
 // A peak that is freed once goes back, but for LRU_CAP SuperSlabs.
 static uint64_t cap;
 static void empties_beyond_the_cache_go(void) {
-  hak_process_init();
+  begin();
   hak_option(LRU_CAP) = cap;
   hak_slab_t *halves[60];
   unsigned evicted = 0, emptied = 0;
@@ -117,7 +123,7 @@ static void cache_of_every_size(void **state) {
 
 // A load that swings pays for the first swings only.
 static void a_swinging_load_is_learnt(void) {
-  hak_process_init();
+  begin();
   hak_option(LRU_CAP) = 4;
   unsigned evicted = 0;
   for (unsigned swing = 0; swing < 40; swing++) {
@@ -131,9 +137,31 @@ static void a_swinging_load_is_learnt(void) {
 }
 ISOLATED(a_swinging_load_is_learnt)
 
+// Little in use, little kept; but a load that swings between nothing and little is learnt too.
+static void a_share_of_what_is_in_use(void) {
+  hak_process_init();
+  hak_option(LRU_CAP) = 2;
+  hak_option(LRU_SHARE) = 25;
+  hak_slab_t *halves[24];
+  for (unsigned i = 0; i < 24; i++) halves[i] = acquire(16);
+  for (unsigned used = 12; used-- > 0;) {
+    hak_pool_release(halves[2 * used], 16);
+    hak_pool_release(halves[2 * used + 1], 16);
+    unsigned kept = used >= 8 ? 2 : used >= 4 ? 1 : 0, empty = 12 - used;
+    CHECK_EQUAL(committed(), used + (empty < kept ? empty : kept));
+  }
+  unsigned evicted = 0;
+  for (unsigned swing = 0; swing < 40; swing++) {
+    if (swing == 20) evicted = 0;
+    evicted += hak_pool_release(acquire(16), 16) == HAK_RELEASED_EVICTED;
+  }
+  CHECK_EQUAL(evicted, 0);
+}
+ISOLATED(a_share_of_what_is_in_use)
+
 // What was empty all the time since the last look goes, beyond what is to be kept.
 static void idle_ones_go(void) {
-  hak_process_init();
+  begin();
   hak_option(LRU_CAP) = 8;
   hak_slab_t *halves[12];
   for (unsigned i = 0; i < 12; i++) halves[i] = acquire(16);
@@ -152,7 +180,7 @@ ISOLATED(idle_ones_go)
 
 // A SuperSlab in use is preferred to an empty one.
 static void empties_are_last(void) {
-  hak_process_init();
+  begin();
   hak_slab_t *a = acquire(16), *b = acquire(16), *c = acquire(16);
   hak_pool_release(a, 16);
   hak_pool_release(b, 16);
@@ -165,7 +193,7 @@ ISOLATED(empties_are_last)
 
 // `zeroed` says true only of memory that is zero, over reuse, eviction and trims.
 static void zeroed_is_true(void) {
-  hak_process_init();
+  begin();
   enum { LIVE = 40 };
   struct {
     hak_slab_t *slab;
@@ -199,7 +227,7 @@ ISOLATED(zeroed_is_true)
 
 // Several single slabs with one compare-and-swap: the lowest free ones.
 static void more_than_one(void) {
-  hak_process_init();
+  begin();
   hak_claim_t claim;
   CHECK(!hak_pool_find(1, 3, &claim));
   CHECK(hak_pool_map(1, 3, true, &claim));
@@ -239,7 +267,7 @@ static void release(uint32_t number, unsigned from, unsigned to) {
 }
 
 static void the_fullest_first(void) {
-  hak_process_init();
+  begin();
   hak_option(TIERS) = 1;
   uint32_t sparse = full_one(), dense = full_one(), middle = full_one(), empty = full_one();
   release(sparse, 0, 20);
@@ -254,7 +282,7 @@ static void the_fullest_first(void) {
 ISOLATED(the_fullest_first)
 
 static void sparse_ones_drain(void) {
-  hak_process_init();
+  begin();
   hak_option(TIERS) = 1;
   hak_option(LRU_CAP) = 8;
   uint32_t a = full_one(), b = full_one(), hot = full_one();
@@ -290,7 +318,7 @@ ISOLATED(sparse_ones_drain)
 
 // What nobody needs yet comes from no SuperSlab that drains.
 static void unused_ones_do_not_stop_a_drain(void) {
-  hak_process_init();
+  begin();
   hak_option(TIERS) = 1;
   hak_claim_t claim;
   CHECK(!hak_pool_find_unused(3, &claim)); // nothing is mapped for it
@@ -313,7 +341,7 @@ ISOLATED(unused_ones_do_not_stop_a_drain)
 
 // Slabs given back together are free at once, whichever SuperSlabs they are of.
 static void parcels(void) {
-  hak_process_init();
+  begin();
   hak_option(LRU_CAP) = 8;
   hak_slab_t *slabs[100];
   for (unsigned n = 0; n <= 100; n++) {
@@ -341,7 +369,7 @@ static char *memory_of(uint32_t number, unsigned slab) {
 static uint32_t dirty(uint32_t number) { return hak_registry.superslabs[number].dirty; }
 
 static void draining_ones_are_purged(void) {
-  hak_process_init();
+  begin();
   hak_option(TIERS) = 1;
   hak_option(PURGE) = 1;
   uint32_t a = full_one();
@@ -369,7 +397,7 @@ static void draining_ones_are_purged(void) {
 ISOLATED(draining_ones_are_purged)
 
 static void purge_of_all(void) {
-  hak_process_init();
+  begin();
   hak_option(TIERS) = 1;
   uint32_t a = full_one(), b = full_one();
   for (unsigned i = 0; i < 32; i++) *memory_of(a, i) = *memory_of(b, i) = 1;
@@ -385,7 +413,7 @@ ISOLATED(purge_of_all)
 
 // Where sparse SuperSlabs are needed again at once, their pages stay.
 static void no_purge_in_a_load_that_swings(void) {
-  hak_process_init();
+  begin();
   hak_option(TIERS) = 1;
   uint32_t a = full_one();
   uint64_t purged = 0;
@@ -398,9 +426,32 @@ static void no_purge_in_a_load_that_swings(void) {
 }
 ISOLATED(no_purge_in_a_load_that_swings)
 
+// A huge page that has hardly been used is not kept when another SuperSlab goes back.
+static void unused_huge_pages_go(void) {
+  hak_process_init();
+  hak_option(TIERS) = 1;
+  hak_option(PURGE) = 2;
+  hak_option(LRU_CAP) = 0;
+  uint32_t used = full_one(), other = full_one();
+  hak_claim_t claim;
+  CHECK(hak_pool_map(1, 1, true, &claim));
+  uint32_t sparse = number_of(claim.slab);
+  release(used, 0, 16);
+  hak_registry.superslabs[sparse].huge = hak_registry.superslabs[used].huge = HAK_HUGE_ADVISED;
+  *memory_of(sparse, 0) = 1;
+  *memory_of(sparse, 20) = 1;
+  release(other, 0, 32);
+  CHECK_EQUAL(hak_pool_counts.evict, 1);
+  CHECK_EQUAL(dirty(sparse), 3);
+  CHECK(hak_registry.superslabs[sparse].huge == HAK_HUGE_BEFORE && free_mask(sparse) == ~3u);
+  CHECK(hak_registry.superslabs[used].huge == HAK_HUGE_ADVISED);
+  CHECK(*memory_of(sparse, 0) == 1 && *memory_of(sparse, 20) == 0);
+}
+ISOLATED(unused_huge_pages_go)
+
 // Near the limit of the process nothing empty is kept.
 static void short_of_memory(void) {
-  hak_process_init();
+  begin();
   hak_option(LRU_CAP) = 8;
   hak_memory_limit = UINT64_MAX;
   hak_pool_release(acquire(16), 16);
@@ -415,7 +466,7 @@ static void short_of_memory(void) {
 ISOLATED(short_of_memory)
 
 static void without_tiers_the_first(void) {
-  hak_process_init();
+  begin();
   hak_option(TIERS) = 0;
   uint32_t a = full_one(), b = full_one();
   release(a, 0, 30);
@@ -445,7 +496,7 @@ static uint64_t cheapest_round_trip(hak_slab_t *expected, unsigned n) {
 }
 
 static void full_ones_are_not_searched(void) {
-  hak_process_init();
+  begin();
   enum { FULL = SCALED(100000) };
   static hak_slab_t *high[FULL], *low[FULL];
   high[0] = acquire(16), low[0] = acquire(16);
@@ -480,7 +531,7 @@ ISOLATED(full_ones_are_not_searched)
 
 // After fork the index is made from the masks: what is free is found, with none lost.
 static void rebuild(void) {
-  hak_process_init();
+  begin();
   hak_slab_t *slabs[200];
   for (unsigned i = 0; i < COUNT(slabs); i++) slabs[i] = acquire(16);
   for (unsigned i = 0; i < COUNT(slabs); i += 3) hak_pool_release(slabs[i], 16);
@@ -548,7 +599,7 @@ static void *claim_and_release(void *argument) {
 }
 
 static void no_slab_is_claimed_twice(void) {
-  hak_process_init();
+  begin();
   hak_option(LRU_CAP) = 2;
   pthread_t threads[THREADS];
   for (uintptr_t i = 0; i < THREADS; i++) threads[i] = unit_start(claim_and_release, (void *)(i + 1));
@@ -572,6 +623,7 @@ int main(void) {
     ISOLATED_TEST(sources_and_results),
     cmocka_unit_test(cache_of_every_size),
     ISOLATED_TEST(a_swinging_load_is_learnt),
+    ISOLATED_TEST(a_share_of_what_is_in_use),
     ISOLATED_TEST(idle_ones_go),
     ISOLATED_TEST(empties_are_last),
     ISOLATED_TEST(zeroed_is_true),
@@ -583,6 +635,7 @@ int main(void) {
     ISOLATED_TEST(draining_ones_are_purged),
     ISOLATED_TEST(purge_of_all),
     ISOLATED_TEST(no_purge_in_a_load_that_swings),
+    ISOLATED_TEST(unused_huge_pages_go),
     ISOLATED_TEST(short_of_memory),
     ISOLATED_TEST(without_tiers_the_first),
     ISOLATED_TEST(full_ones_are_not_searched),

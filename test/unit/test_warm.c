@@ -315,6 +315,7 @@ ISOLATED(prewarm)
 
 // Empty SuperSlabs that nobody needed go within two seconds, in a child too.
 static void wait_until_idle_memory_is_back(void) {
+  hak_option(LRU_SHARE) = 0;
   fill_slabs(0, SLABS);
   CHECK(hak_mapped.superslab_bytes >= 12 * 2 * MIB);
   free_slabs(0, SLABS);
