@@ -2,6 +2,7 @@
 """Runs the fuzzers for a while; behind `make fuzz` and the test fuzz.short.
 
     run.py [--time SECONDS] [--variants NAME,...]   fuzz; last line 'N passed, N failed'
+    run.py --ends                                   the committed corpus with every option at its ends
     run.py --minimise                               write the committed corpus anew
     run.py --summary                                what build/fuzz/log.jsonl adds up to
 
@@ -14,6 +15,7 @@ Exit status 77: this machine lacks clang's libFuzzer.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -46,21 +48,32 @@ NOT_DRAWN = {"OPTIONS", "QUIET", "STATS", "STATS_FILE", "ABORT", "WARM_POOL_STAT
 NOT_DRAWN_UNDER_TSAN = {"BACKGROUND"}
 
 
+def drawn_of(variant: str) -> dict[str, list[str]]:
+    """The options that are drawn for a variant, and of each the words or the ends of its range
+    and what is next to the lower one."""
+    values = {}
+    for macro, row in calls(ROOT / "src" / "core" / "options.def"):
+        if macro == "HAK_TEXT" or row[0] in NOT_DRAWN or (variant == "threads" and row[0] in NOT_DRAWN_UNDER_TSAN):
+            continue
+        if macro == "HAK_CHOICE":
+            values[f"HAKMEM_{row[0]}"] = row[2].split("|")
+            continue
+        low, high = (value_of(text) for text in row[5:7])
+        values[f"HAKMEM_{row[0]}"] = [str(value) for value in sorted({low, min(high, low + 1), high})]
+    return values
+
+
 def draw_options(generator: random.Random, variant: str) -> dict[str, str]:
     """Each option of options.def with a chance of 1 in 3, often at one of its ends."""
     drawn = {}
-    for macro, row in calls(ROOT / "src" / "core" / "options.def"):
-        name = row[0]
-        if name in NOT_DRAWN or (variant == "threads" and name in NOT_DRAWN_UNDER_TSAN):
+    for name, values in drawn_of(variant).items():
+        if generator.random() > 1 / 3:
             continue
-        if macro == "HAK_TEXT" or generator.random() > 1 / 3:
-            continue
-        if macro == "HAK_CHOICE":
-            drawn[f"HAKMEM_{name}"] = generator.choice(row[2].split("|"))
-            continue
-        low, high = (value_of(text) for text in row[5:7])
-        drawn[f"HAKMEM_{name}"] = str(generator.choice(
-            [low, high, min(high, low + 1), int(low + (high - low) ** generator.random())]))
+        choices = list(values)
+        if all(value.isdigit() for value in values):
+            low, high = int(values[0]), int(values[-1])
+            choices.append(str(int(low + (high - low) ** generator.random())))
+        drawn[name] = generator.choice(choices)
     return drawn
 
 
@@ -232,6 +245,28 @@ def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
     return 1 if failed else 0
 
 
+def ends(wanted: list[str]) -> int:
+    """The committed corpus, one option at a time at each of its ends: a random draw seldom meets those."""
+    todo = [(variant, name, value) for variant in variants_there(wanted) if variant != AFL
+            for name, values in drawn_of(variant).items() for value in values]
+
+    def one(task: tuple[str, str, str]) -> tuple[int, str]:
+        variant, name, value = task
+        command = [str(BUILD / "test" / "fuzz" / f"fuzz_{variant}"), "-runs=0", "-timeout=60", "-rss_limit_mb=3072",
+                   f"-artifact_prefix={BUILD / 'findings'}/", str(SEEDS)]
+        return run(command, environment({name: value}, SANITIZERS), 900)
+
+    (BUILD / "findings").mkdir(exist_ok=True)
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "1"))) as pool:
+        for (variant, name, value), (status, said) in zip(todo, pool.map(one, todo)):
+            if status != 0:
+                failed += 1
+                print(f"{said[-3000:]}\nFINDING: {variant} with {name}={value}", flush=True)
+    print(f"{len(todo) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
 def summary() -> None:
     rows = [json.loads(line) for line in (BUILD / "log.jsonl").read_text().splitlines()]
     print("| variant | processor hours | executions | edges | findings |\n|---|---|---|---|---|")
@@ -270,6 +305,7 @@ def main() -> int:
     parser.add_argument("--time", type=float, default=300, help="seconds, all variants together")
     parser.add_argument("--variants", default=",".join((*LIBFUZZER_VARIANTS, AFL)))
     parser.add_argument("--seed", type=int, default=None, help="of the options drawn and of the fuzzers")
+    parser.add_argument("--ends", action="store_true")
     parser.add_argument("--minimise", action="store_true")
     parser.add_argument("--summary", action="store_true")
     args = parser.parse_args()
@@ -284,6 +320,8 @@ def main() -> int:
         wanted = args.variants.split(",")
         if unknown := set(wanted) - {*LIBFUZZER_VARIANTS, AFL}:
             parser.error(f"no variant {unknown.pop()}")
+        if args.ends:
+            return ends(wanted)
         seed = random.randrange(1 << 30) if args.seed is None else args.seed
         return fuzz(args.time, wanted, seed)
     return 0

@@ -28,6 +28,13 @@ class Driver(unittest.TestCase):
             self.assertLessEqual({str(low), str(high)}, values, name)
             self.assertTrue(all(low <= int(value) <= high for value in values), name)
 
+    def test_ends_are_those_of_the_table(self):
+        values = run.drawn_of("debug")
+        self.assertEqual(values["HAKMEM_GUARD"][:2], ["0", "1"])
+        self.assertEqual(values["HAKMEM_LRU_CAP"], ["0", "1", "1000000"])
+        self.assertEqual(values["HAKMEM_THP"], ["auto", "never", "always"])
+        self.assertFalse({"HAKMEM_ABORT", "HAKMEM_STATS_FILE"} & set(values))
+
     def test_no_helper_thread_under_the_thread_sanitizer(self):
         generator = random.Random(1)
         self.assertFalse(any("HAKMEM_BACKGROUND" in run.draw_options(generator, "threads") for _ in range(200)))
