@@ -408,6 +408,22 @@ static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t 
   return empties;
 }
 
+// purge for callers to whom it does not matter whether the SuperSlab got empty meanwhile.
+static uint32_t purge_and_release(uint32_t number, uint32_t which) {
+  uint64_t old, now;
+  uint32_t bits = purge(number, which);
+  if (bits) give_up(number, bits, &old, &now);
+  return bits;
+}
+
+// The free slabs of a HOT one, unless such have been needed again at once.
+static void purge_hot(uint32_t number) {
+  uint64_t ms = hak_os_clock_ms();
+  if (hak_regret_pauses(&hot_regret, ms)) return;
+  hak_regret_done(&hot_regret, ms);
+  purge_and_release(number, ALL_FREE);
+}
+
 // A SuperSlab in use got slabs back. Relaxed: at worst one is not purged, or twice.
 static void wait_for_purge(uint32_t number) {
   if (hak_option(PURGE) < 2 || hak_load_relaxed(&hak_registry.superslabs[number].waits)) return;
@@ -416,28 +432,21 @@ static void wait_for_purge(uint32_t number) {
   uint32_t other = atomic_exchange_explicit(&waiting[place], number, memory_order_relaxed);
   if (other == 0) return;
   hak_store_relaxed(&hak_registry.superslabs[other].waits, 0u);
-  uint64_t ms = hak_os_clock_ms(), old, now;
-  if (hak_regret_pauses(&hot_regret, ms)) return;
-  hak_regret_done(&hot_regret, ms);
-  uint32_t bits = purge(other, ALL_FREE);
-  if (bits) give_up(other, bits, &old, &now);
+  purge_hot(other);
 }
 
 // A SuperSlab went back, so a load shrinks: one in huge pages that has hardly been used
 // does not keep them (HAKMEM_PURGE=2).
 static void split_unused(void) {
   if (hak_option(PURGE) < 2) return;
-  uint64_t ms = hak_os_clock_ms(), old, now;
-  for (uint32_t n = 0, number = 1; n < LOOKS && (number = find(EMPTY - 1, FIRST_BAND + 3, number));
-       n++, number++) {
-    if (hak_load_relaxed(&hak_registry.superslabs[number].huge) != HAK_HUGE_ADVISED) continue;
-    if (used_slabs((uint32_t)hak_load_relaxed(&hak_registry.superslabs[number].free_mask)) >
-            DRAINING_SLABS ||
-        hak_regret_pauses(&hot_regret, ms))
+  unsigned looks = LOOKS;
+  for (uint32_t number = 1; looks-- && (number = find(EMPTY - 1, FIRST_BAND + 3, number)) != 0;
+       number++) {
+    hak_superslab_t *superslab = &hak_registry.superslabs[number];
+    if (hak_load_relaxed(&superslab->huge) != HAK_HUGE_ADVISED ||
+        used_slabs((uint32_t)hak_load_relaxed(&superslab->free_mask)) > DRAINING_SLABS)
       continue;
-    hak_regret_done(&hot_regret, ms);
-    uint32_t bits = purge(number, ALL_FREE);
-    if (bits) give_up(number, bits, &old, &now);
+    purge_hot(number);
     return;
   }
 }
@@ -480,13 +489,8 @@ void hak_pool_release_all(hak_parcel_t *parcel) {
 
 unsigned hak_pool_purge(void) {
   unsigned count = 0;
-  for (uint32_t number = 1, superslabs = hak_superslab_count(); number < superslabs; number++) {
-    uint64_t old, now;
-    uint32_t bits = purge(number, ALL_FREE);
-    if (!bits) continue;
-    count += hak_count_bits(bits);
-    give_up(number, bits, &old, &now);
-  }
+  for (uint32_t number = 1, superslabs = hak_superslab_count(); number < superslabs; number++)
+    count += hak_count_bits(purge_and_release(number, ALL_FREE));
   return count;
 }
 
@@ -513,7 +517,7 @@ unsigned hak_pool_trim_idle(unsigned keep) {
 // Purges the free slabs that were free at the last look already; false: none are worth it.
 static bool purge_idle(uint32_t number) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
-  uint64_t word = hak_load_relaxed(&superslab->free_mask), old, now;
+  uint64_t word = hak_load_relaxed(&superslab->free_mask);
   uint32_t recent = hak_load_relaxed(&superslab->recent);
   if ((uint32_t)word == ALL_FREE) return false; // trimmed whole
   if (recent) hak_store_relaxed(&superslab->recent, 0u);
@@ -522,9 +526,7 @@ static bool purge_idle(uint32_t number) {
     idle &= hak_load_relaxed(&superslab->dirty);
   if (idle == 0 || (!(word & HAK_SUPERSLAB_DRAINING) && hak_count_bits(idle) < IDLE_SLABS))
     return false;
-  uint32_t bits = purge(number, idle);
-  if (bits) give_up(number, bits, &old, &now);
-  return bits != 0;
+  return purge_and_release(number, idle) != 0;
 }
 
 // A part of a sweep from a SuperSlab on; where the next part begins, 0: at the end.

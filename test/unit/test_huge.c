@@ -70,7 +70,7 @@ static void mappings_are_given_back(void) {
   void *blocks[N];
   size_t before = mapping_count();
   for (unsigned i = 0; i < N; i++) CHECK((blocks[i] = hak_huge_alloc(2 * MIB + i * 4096, 1, true)) != NULL);
-  CHECK(mapping_count() <= before + N);
+  CHECK(mapping_count() <= before + N + 1); // 1: one that was there may have been one with its neighbour
   for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(blocks[i]));
   hak_huge_cache_trim(0);
   CHECK(mapping_count() <= before + 1);
