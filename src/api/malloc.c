@@ -77,6 +77,12 @@ static void count(hak_stat_t stat) {
   hak_heap_leave(heap);
 }
 
+// The size that a request may have been served with.
+static size_t padded(const hak_block_t *block, size_t size) {
+  bool larger = block->kind == HAK_KIND_TINY && block->slab->padded;
+  return larger ? hak_class_padded(size) : size;
+}
+
 // The block itself, larger or smaller; NULL if it has to move.
 static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_GUARD) return NULL; // it ends where its page does
@@ -85,9 +91,9 @@ static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX)
     return hak_huge_resize(p, size + HAK_TAIL);
   // Otherwise a block keeps its size, and keeps the contents unless more than
-  // half of it would lie idle.
+  // half of it would lie idle, or a block of a nursery would be as large again.
   size += HAK_TAIL;
-  return size <= block->place && size >= block->place / 2 ? p : NULL;
+  return size <= block->place && padded(block, size) >= block->place / 2 ? p : NULL;
 }
 
 // To another block.
@@ -170,14 +176,15 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (size > block->usable) return false;
   if (block->kind == HAK_KIND_L25) return hak_align_up(size, HAK_L25_GRAIN) == block->usable;
   if (alignment > HAK_MIN_BLOCK) size = hak_aligned_size(size, alignment);
-  return hak_class_serves(hak_slab_class(block->slab), size);
+  unsigned c = hak_slab_class(block->slab);
+  return hak_class_serves(c, size) || hak_class_serves(c, padded(block, size));
 }
 
 // Blocks that realloc has left where they were, as half of them was still needed or
 // there was no smaller one.
 static bool shrunk_to(const hak_block_t *block, size_t size) {
-  return size <= block->usable &&
-         ((!HAK_SECURE && size >= block->usable / 2) || hak_load_relaxed(&shrinking_failed));
+  return size <= block->usable && ((!HAK_SECURE && padded(block, size) >= block->usable / 2) ||
+                                   hak_load_relaxed(&shrinking_failed));
 }
 
 static bool check_size(const char *function, void *p, size_t alignment, size_t size,

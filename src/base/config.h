@@ -62,6 +62,11 @@
 #define HAK_L25_RING 16
 #endif
 
+// New threads that nurseries serve at the same time (thread/nursery.h), and what no two of
+// them may share.
+#define HAK_NURSERIES 32
+#define HAK_CACHE_LINE ((size_t)64)
+
 // Slabs that HAKMEM_WARM_POOL_FILL may ask for: a thread's warm pool when it begins.
 #define HAK_WARM_FILL_MAX 16
 

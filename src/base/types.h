@@ -11,6 +11,8 @@
 //               that an overflow cannot reach it.
 //   heap        hak_heap_t: what one thread allocates from; when the thread
 //               ends the heap becomes an orphan and another thread takes it.
+//   nursery     a heap that new threads share, call by call, until they have
+//               allocated enough for one of their own.
 //   owner       the thread that holds a slab's heap (attached to it, or having
 //               claimed it): the only one that touches owner fields.
 //   tiny, L2    classes up to 1 KiB / up to 56 KiB.
@@ -104,6 +106,7 @@ struct hak_slab {
   uint8_t offset;             // slabs back to the head of the run, 0 in the head
   bool zeroed;                // the memory was zero when the slab was acquired (owner)
   uint8_t last_kind;          // of a free slab: what it was, for messages
+  bool padded;                // tiny: a nursery's once, some blocks are larger than they need to be
 
   _Alignas(64) union {
     void *free;    // tiny: LIFO list of free blocks (owner)
@@ -250,7 +253,8 @@ struct hak_heap {
   uint32_t spares;      // SPARE slabs of all classes
   uint32_t drainings;   // hak_pool_counts.draining when SPARE slabs were last looked through
   uint32_t reclaim_met; // the last request of hak_heap_reclaim_all it has followed
-  bool transient;       // attached for one call only: the thread is ending
+  bool transient;       // attached for one call only: the thread is ending, or it is a nursery
+  _Atomic bool nursery; // changed by its owner only
   uint32_t id;          // number for hak_heap_by_id, from 1
 #if HAK_SECURE
   uint32_t held_first, held_end; // the oldest in held, and behind the newest

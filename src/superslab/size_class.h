@@ -32,6 +32,13 @@ HAK_INLINE unsigned hak_size_class_l2(size_t size) {
   return (unsigned)((size - 1) >> (top - 3)) + (top - HAK_TINY_MAX_SHIFT - 1) * 8;
 }
 
+// Blocks of a nursery are whole cache lines, as no two threads may share one: what is
+// taken for a tiny block of size bytes.
+HAK_INLINE size_t hak_class_padded(size_t size) {
+  if (size > HAK_TINY_MAX) return size;
+  return size ? hak_align_up(size, HAK_CACHE_LINE) : HAK_CACHE_LINE;
+}
+
 // Whether slabs of the class begin with a gap of up to one block (HAK_COLOUR).
 #define HAK_CLASS_COLOURED(size_class) ((size_class) == HAK_TINY_CLASSES - 1)
 

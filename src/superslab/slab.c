@@ -28,6 +28,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->next = slab->prev = 0;
   slab->absent = 0;
   slab->waits = false;
+  slab->padded = hak_load_relaxed(&heap->nursery);
   hak_store_relaxed(&slab->remote, (uint64_t)0);
   if (tiny) {
     slab->free = NULL;

@@ -6,6 +6,7 @@
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
 #include "thread/guard.h"
+#include "thread/nursery.h"
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
@@ -259,6 +260,7 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap)) return NULL;
   size_t total = size + HAK_TAIL;
+  if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) total = hak_nursery_takes(total);
   void *p;
   if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
   else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, zeroed);
@@ -278,6 +280,7 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (rounded <= HAK_L2_MAX) return hand_out(hak_front_alloc(rounded - HAK_TAIL, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
+  if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) hak_nursery_takes(total);
   void *p = alignment <= HAK_SLAB_SIZE && total <= HAK_L25_MAX
                 ? alloc_l25(heap, total ? total : 1, zeroed)
                 : alloc_huge(heap, total, alignment, zeroed);
@@ -503,7 +506,9 @@ void hak_front_free_slow(void *p, const char *function) {
   hak_block_t block;
   if (p == NULL) return;
   if (!hak_front_find(p, function, &block)) return;
-  hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
+  bool owned = block.kind == HAK_KIND_TINY || block.kind == HAK_KIND_L2;
+  // NULL: no memory for one; still freed.
+  hak_heap_t *heap = owned ? hak_heap_enter_for(block.slab) : hak_heap_enter();
   free_block(heap, &block, p, function);
   if (heap) hak_heap_leave(heap);
 }

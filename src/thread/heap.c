@@ -8,6 +8,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/front.h"
+#include "thread/nursery.h"
 #include "thread/process.h"
 #include "thread/quarantine.h"
 #include "thread/remote.h"
@@ -62,7 +63,7 @@ hak_heap_t *hak_heap_by_id(uint32_t id) {
 
 uint32_t hak_heap_count(void) { return hak_load_acquire(&heap_count); }
 
-static hak_heap_t *new_heap(void) {
+hak_heap_t *hak_heap_new(void) {
   uint32_t id = hak_load_acquire(&heap_count) + 1;
   for (;;) {
     hak_heap_t *heap = id == 1 ? &first_heap : in_segment(id, true);
@@ -129,15 +130,24 @@ static hak_heap_t *take_orphan(unsigned list, uint32_t wanted) {
   while ((heap = pop_orphan(list)) != NULL) {
     hak_store_seq_cst(&heap->listed[list], 0u);
     uint32_t state = HAK_HEAP_ORPHAN;
-    // Acquire: pairs with the release in leave_orphan: all owner fields are this
+    // Acquire: pairs with the release in hak_heap_leave_orphan: all owner fields are this
     // thread's now.
     if (hak_cas_seq_cst(&heap->state, &state, wanted)) return heap;
   }
   return NULL;
 }
 
-// The owner gives the heap up.
-static void leave_orphan(hak_heap_t *heap) {
+// Relaxed: a missed one is for the next thread.
+bool hak_heap_has_orphans(void) {
+  return (uint32_t)hak_load_relaxed(&orphans[HAK_ORPHANS_ALL]) != 0;
+}
+
+void hak_heap_leave_orphan(hak_heap_t *heap) {
+  if (hak_load_relaxed(&heap->nursery)) {
+    // Release: pairs with the acquire in take (nursery.c) and hak_heap_service.
+    hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
+    return;
+  }
   uint32_t any = 0; // partial slab
   for (unsigned c = 0; c < HAK_CLASSES; c++) any |= heap->partial[c];
   // Release: pairs with the acquire in take_orphan and hak_heap_service.
@@ -306,7 +316,13 @@ static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
   bool unused = hak_slab_unused(slab);
   if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
-  if (slab->place == HAK_PLACE_ACTIVE) return;
+  if (slab->place == HAK_PLACE_ACTIVE) {
+    // A run that nobody may be about to use is much memory.
+    if (tiny || !unused || !hak_load_relaxed(&heap->nursery) ||
+        hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED)
+      return;
+    hak_heap_retire(heap, slab);
+  }
   bool event = unused;
   if (tiny) event |= (int64_t)hak_load_relaxed(&slab->frees_left) < 0;
   else if (slab->place == HAK_PLACE_FULL && !unused)
@@ -356,18 +372,20 @@ void hak_heap_service(hak_heap_t *owner) {
     if (!hak_cas_seq_cst(&owner->state, &state, HAK_HEAP_CLAIMED)) return;
     hak_heap_drain(owner);
     hak_heap_count_stat(owner, HAK_STAT_heap_service, 1);
-    leave_orphan(owner);
+    hak_heap_leave_orphan(owner);
   }
 }
 
 bool hak_heap_adopt(hak_heap_t *mine) {
-  // Relaxed: a missed orphan is found at the next refill.
-  if ((uint32_t)hak_load_relaxed(&orphans[HAK_ORPHANS_RICH]) == 0) return false;
+  // Relaxed: a missed orphan is found at the next refill. A nursery would not use all classes.
+  if ((uint32_t)hak_load_relaxed(&orphans[HAK_ORPHANS_RICH]) == 0 ||
+      hak_load_relaxed(&mine->nursery))
+    return false;
   hak_heap_t *orphan = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_CLAIMED);
   if (!orphan) return false;
   hak_heap_drain(orphan);
   give_partial(orphan, mine);
-  leave_orphan(orphan);
+  hak_heap_leave_orphan(orphan);
   hak_heap_service(orphan);
   return true;
 }
@@ -389,6 +407,7 @@ static _Atomic uint32_t reclaim_requests;
 bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
   hak_fetch_add_relaxed(&reclaim_requests, 1);
   if (heap) hak_heap_reclaim_if_asked(heap);
+  hak_nursery_reclaim();
   size_t some = hak_huge_cache_trim(0);
   some += hak_pool_trim(keep);
   return (some + hak_pool_purge()) != 0;
@@ -434,10 +453,11 @@ void hak_heap_arm(void) {
 }
 
 static hak_heap_t *attach(void) {
-  hak_heap_t *heap = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
+  hak_heap_t *heap = tls_ending ? NULL : hak_nursery_grow_up();
+  if (!heap) heap = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
   if (!heap) heap = take_orphan(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
   if (!heap) {
-    heap = new_heap();
+    heap = hak_heap_new();
     if (!heap) return NULL;
     hak_store_seq_cst(&heap->state, HAK_HEAP_ATTACHED);
   }
@@ -445,12 +465,17 @@ static hak_heap_t *attach(void) {
   return heap;
 }
 
+hak_heap_t *hak_heap_enter_owner(hak_slab_t *slab) {
+  hak_heap_t *heap = tls_ending ? NULL : hak_nursery_enter_for(slab);
+  return heap ? heap : hak_heap_enter_new();
+}
+
 hak_heap_t *hak_heap_enter_new(void) {
   hak_process_init();
   // The set-up may have allocated, by way of somebody's pthread_key_create.
   if (hak_tls_heap != &hak_heap_none) return hak_tls_heap;
-  hak_heap_t *heap = attach();
-  if (!heap) return NULL;
+  hak_heap_t *heap = tls_ending ? NULL : hak_nursery_enter();
+  if (heap || !(heap = attach())) return heap;
   heap->transient = tls_ending;
   if (!tls_ending) {
     hak_tls_heap = heap;
@@ -480,11 +505,15 @@ static void detach(hak_heap_t *heap) {
   hak_huge_cache_tend();
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
-  leave_orphan(heap);
+  hak_heap_leave_orphan(heap);
   hak_heap_service(heap); // what was posted before the state changed
 }
 
 void hak_heap_detach_transient(hak_heap_t *heap) {
+  if (hak_load_relaxed(&heap->nursery)) {
+    hak_nursery_leave(heap);
+    return;
+  }
   heap->transient = false;
   detach(heap);
 }
@@ -505,6 +534,7 @@ void hak_heap_after_fork(void) {
     // one after the other: nothing in it is to be trusted but single words.
     if (heap != mine) hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
   }
+  hak_nursery_after_fork();
   for (unsigned list = 0; list < HAK_ORPHAN_LISTS; list++) {
     uint64_t tag = (hak_load_relaxed(&orphans[list]) >> 32) + 1;
     hak_store_seq_cst(&orphans[list], tag << 32);

@@ -4,7 +4,8 @@
 // States (protocol H1): a heap is ATTACHED to one thread, or an ORPHAN found on
 // the orphan lists, or CLAIMED for a moment by a thread that tidies it. The
 // thread it is attached to, or that claimed it, owns all its slabs. Nobody ever
-// waits for a heap. Heaps are never unmapped.
+// waits for a heap. Heaps are never unmapped. A nursery is attached to a thread for
+// one call, and an orphan on no list between two.
 // Tests: test/unit/test_heap.c, test/model/orphan.pml.
 
 #ifndef HAK_THREAD_HEAP_H
@@ -23,6 +24,9 @@ HAK_INTERNAL extern hak_heap_t hak_heap_none;
 // ending keeps its heap for that one call only.
 HAK_INLINE hak_heap_t *hak_heap_enter(void);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
+// The same for work on a tiny or L2 slab: if the thread has no heap and the slab is a
+// nursery's, that one if it can be had.
+HAK_INLINE hak_heap_t *hak_heap_enter_for(hak_slab_t *slab);
 
 // Puts slab into the front of its class; hak_slab_none empties it.
 void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab);
@@ -83,6 +87,13 @@ HAK_INLINE void hak_heap_check(HAK_UNUSED hak_heap_t *heap) {}
 uint32_t hak_heap_count(void);
 hak_heap_t *hak_heap_by_id(uint32_t id);
 
+// For nurseries (thread/nursery.c): a heap in state NEW, NULL without memory; gives a heap
+// up (owner), which takes a call of hak_heap_service afterwards; whether there are heaps
+// of ended threads.
+hak_heap_t *hak_heap_new(void);
+void hak_heap_leave_orphan(hak_heap_t *heap);
+bool hak_heap_has_orphans(void);
+
 // The pthread-key destructor and its registration (thread/process.c).
 void hak_heap_thread_end(void);
 void hak_heap_arm(void);
@@ -95,6 +106,11 @@ HAK_COLD hak_heap_t *hak_heap_enter_new(void); // the thread has no heap
 HAK_INLINE hak_heap_t *hak_heap_enter(void) {
   hak_heap_t *heap = hak_tls_heap;
   return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_new();
+}
+HAK_COLD hak_heap_t *hak_heap_enter_owner(hak_slab_t *slab);
+HAK_INLINE hak_heap_t *hak_heap_enter_for(hak_slab_t *slab) {
+  hak_heap_t *heap = hak_tls_heap;
+  return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_owner(slab);
 }
 void hak_heap_detach_transient(hak_heap_t *heap);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap) {

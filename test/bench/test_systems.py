@@ -66,8 +66,8 @@ class Runner(unittest.TestCase):
     def test_off_and_on_differ(self):
         row = next(row for row in systems.ROWS if row.name == "S2")
         trips = {setting: systems.trips(systems.run(row, setting, quick=True, counted=True).stats)
-                 for setting in ("WARM_POOL_FILL=16", "WARM_POOL_FILL=0")}
-        self.assertLess(2 * trips["WARM_POOL_FILL=16"], trips["WARM_POOL_FILL=0"])
+                 for setting in ("NURSERY=0,WARM_POOL_FILL=16", "NURSERY=0,WARM_POOL_FILL=0")}
+        self.assertLess(2 * trips["NURSERY=0,WARM_POOL_FILL=16"], trips["NURSERY=0,WARM_POOL_FILL=0"])
 
     def test_prefill_halves_the_trips(self):
         row = next(row for row in systems.ROWS if row.name == "S3")

@@ -134,18 +134,23 @@ def run(command: list[str], environment_: dict[str, str], limit: float) -> tuple
         return -1, said.decode("utf-8", "replace") if isinstance(said, bytes) else said
 
 
+def libfuzzer(variant: str) -> list[str]:
+    """A variant's program, what it may use, and where it leaves what it finds."""
+    findings = BUILD / "findings"
+    findings.mkdir(parents=True, exist_ok=True)
+    return [str(BUILD / "test" / "fuzz" / f"fuzz_{variant}"), "-timeout=60", "-rss_limit_mb=3072",
+            f"-artifact_prefix={findings}/"]
+
+
 def fuzz_libfuzzer(one: Slice, seconds: int) -> None:
     # Reading the working corpus takes longer than a short slice has.
     findings, corpus = BUILD / "findings", BUILD / ("corpus" if seconds >= 30 else "scratch")
     if seconds < 30:
         shutil.rmtree(corpus, ignore_errors=True)
-    for folder in (findings, corpus):
-        folder.mkdir(parents=True, exist_ok=True)
+    corpus.mkdir(parents=True, exist_ok=True)
+    command = [*libfuzzer(one.variant), f"-max_total_time={seconds}", f"-seed={one.seed}", f"-max_len={SIZE_MAX}",
+               "-len_control=20", "-print_final_stats=1", str(corpus), str(SEEDS)]
     before = set(findings.iterdir())
-    program = str(BUILD / "test" / "fuzz" / f"fuzz_{one.variant}")
-    command = [program, f"-max_total_time={seconds}", f"-seed={one.seed}", f"-max_len={SIZE_MAX}",
-               "-len_control=20", "-timeout=60", "-rss_limit_mb=3072", "-print_final_stats=1",
-               f"-artifact_prefix={findings}/", str(corpus), str(SEEDS)]
     status, said = run(command, environment(one.options, SANITIZERS), seconds + 300)
     read_libfuzzer(one, said)
     if status == 0:
@@ -155,7 +160,7 @@ def fuzz_libfuzzer(one: Slice, seconds: int) -> None:
     print("\n".join(line for line in said.splitlines() if "NEW " not in line and "REDUCE" not in line)
           [-6000:])
     settings = " ".join(f"{k}={v}" for k, v in one.options.items())
-    print(f"FINDING: to repeat: env {settings} {program} {one.finding}")
+    print(f"FINDING: to repeat: env {settings} {command[0]} {one.finding}")
 
 
 def read_libfuzzer(one: Slice, said: str) -> None:
@@ -252,11 +257,8 @@ def ends(wanted: list[str]) -> int:
 
     def one(task: tuple[str, str, str]) -> tuple[int, str]:
         variant, name, value = task
-        command = [str(BUILD / "test" / "fuzz" / f"fuzz_{variant}"), "-runs=0", "-timeout=60", "-rss_limit_mb=3072",
-                   f"-artifact_prefix={BUILD / 'findings'}/", str(SEEDS)]
-        return run(command, environment({name: value}, SANITIZERS), 900)
+        return run([*libfuzzer(variant), "-runs=0", str(SEEDS)], environment({name: value}, SANITIZERS), 900)
 
-    (BUILD / "findings").mkdir(exist_ok=True)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "1"))) as pool:
         for (variant, name, value), (status, said) in zip(todo, pool.map(one, todo)):

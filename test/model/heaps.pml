@@ -46,7 +46,7 @@ inline in_segment() { // segment = memory for heap id
   fi
 }
 
-proctype maker() { // new_heap
+proctype maker() { // hak_heap_new
   byte me = _pid, id, segment, fresh;
   id = heap_count + 1;                                 // load_acquire(&heap_count) + 1
   do

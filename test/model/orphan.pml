@@ -12,7 +12,7 @@
 // Each thread runs its script once, so every path ends, and then nothing may be
 // left behind.
 //
-// Mirrors src/thread/heap.c: take_orphan, list_orphan, leave_orphan, hak_heap_post,
+// Mirrors src/thread/heap.c: take_orphan, list_orphan, hak_heap_leave_orphan, hak_heap_post,
 // hak_heap_drain, give_partial, hak_heap_service, hak_heap_adopt, attach, detach;
 // src/thread/remote.c: push. The words of slabs are those of L2 runs (masks); the
 // tiny ones are in remote.pml. The lists are sets here; their links and tags are
@@ -37,7 +37,7 @@
 // broken orphan_full BROKEN_rich_before_drain: service lists by what was PARTIAL before it drained
 // model orphan_attach -DWITH_TAKER -DMASK0=1 -DFREES1=2 -DFREES2=4
 // broken orphan_attach BROKEN_claim_plain: as above
-// broken orphan_attach BROKEN_list_first: leave_orphan lists the heap before its state says ORPHAN
+// broken orphan_attach BROKEN_list_first: hak_heap_leave_orphan lists the heap before its state says ORPHAN
 // broken orphan_attach BROKEN_attach_plain: take_orphan checks the state, then stores ATTACHED
 // broken orphan_attach BROKEN_unlist_late: take_orphan clears listed after its look at the state
 // model orphan_chain -DWITH_ADOPTER -DMASK0=3 -DMASK1=3 -DFREES1=36
@@ -101,7 +101,7 @@ inline list_orphan(l, h) {
   fi
 }
 
-// leave_orphan(heap)
+// hak_heap_leave_orphan(heap)
 inline leave_orphan(h) {
 #ifdef BROKEN_list_first
   rich = partial[h] != 0;
@@ -259,7 +259,7 @@ adopt_drained:
       partial[mine] = partial[mine] | (1 << s) }
   :: else -> break
   od;
-  leave_orphan(got);                                   // leave_orphan(orphan)
+  leave_orphan(got);                                   // hak_heap_leave_orphan(orphan)
 #ifdef BROKEN_adopt_no_service
   goto adopted;
 #endif
@@ -276,7 +276,7 @@ attach: // attach()
   fi;
   if
   :: d_step { got == NONE -> got = 2; assert(state[2] == NEW && thread_of[2] == NONE);
-              // new_heap; store_seq_cst(&heap->state, ATTACHED)
+              // hak_heap_new; store_seq_cst(&heap->state, ATTACHED)
               state[2] = ATTACHED; thread_of[2] = me }
   :: else
   fi;
@@ -292,7 +292,7 @@ detach_drained:
 #ifdef BROKEN_look_early
   early = inbox[mine] == 0;
 #endif
-  leave_orphan(mine);                                  // leave_orphan(heap)
+  leave_orphan(mine);                                  // hak_heap_leave_orphan(heap)
 #ifdef BROKEN_leave_no_service
   goto ended;
 #endif
@@ -352,7 +352,7 @@ drained:
   :: depth == 0 && then == GO_ON -> goto thread_end
   :: else
   fi;
-  leave_orphan(heap[depth]);                           // hak_heap_service: leave_orphan(owner)
+  leave_orphan(heap[depth]);                           // hak_heap_service: hak_heap_leave_orphan(owner)
 #ifdef BROKEN_service_once
   goto serviced;
 #endif

@@ -7,7 +7,7 @@
 // hak_heap_service does, and leaves them.
 //
 // Mirrors src/thread/heap.c: push_orphan, pop_orphan, list_orphan, take_orphan,
-// leave_orphan. Tags are 32 bits there; here they grow without end, a thread makes
+// hak_heap_leave_orphan. Tags are 32 bits there; here they grow without end, a thread makes
 // few updates. (A false match needs 2^32 updates between two steps of one thread.)
 //
 // Checked: nobody pushes a heap that is on the list; a heap has one owner; the

@@ -144,8 +144,7 @@ static void *leave_every_class(void *argument) {
   (void)argument;
   for (unsigned round = 0; round < 3; round++)
     for (unsigned c = 0; c < HAK_CLASSES; c++)
-      for (unsigned i = 0; i < (c < HAK_TINY_CLASSES ? 60 : 12); i++)
-        leave_block(hak_class_size(c) - i % 16);
+      for (unsigned i = 0; i < (c < HAK_TINY_CLASSES ? 60 : 12); i++) leave_block(hak_class_size(c) - i % 16);
   left_by = hak_tls_heap;
   return NULL;
 }
@@ -340,18 +339,19 @@ static void fork_while_others_allocate(void) {
 ISOLATED(fork_while_others_allocate)
 
 int main(void) {
+  hak_option(NURSERY) = 0; // threads have heaps of their own here
   const struct CMUnitTest tests[] = {
-      ISOLATED_TEST(fronts),
-      ISOLATED_TEST(partial_lists),
-      ISOLATED_TEST(heaps_are_used_again),
-      ISOLATED_TEST(many_at_once),
-      ISOLATED_TEST(orphans_are_serviced),
-      ISOLATED_TEST(freers_that_end),
-      ISOLATED_TEST(running_threads_adopt),
-      ISOLATED_TEST(new_threads_take_orphans),
-      ISOLATED_TEST(after_the_heaps_end),
-      ISOLATED_TEST(idle_slabs_go),
-      ISOLATED_TEST(fork_while_others_allocate),
+    ISOLATED_TEST(fronts),
+    ISOLATED_TEST(partial_lists),
+    ISOLATED_TEST(heaps_are_used_again),
+    ISOLATED_TEST(many_at_once),
+    ISOLATED_TEST(orphans_are_serviced),
+    ISOLATED_TEST(freers_that_end),
+    ISOLATED_TEST(running_threads_adopt),
+    ISOLATED_TEST(new_threads_take_orphans),
+    ISOLATED_TEST(after_the_heaps_end),
+    ISOLATED_TEST(idle_slabs_go),
+    ISOLATED_TEST(fork_while_others_allocate),
   };
   return RUN(tests);
 }

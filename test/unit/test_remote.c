@@ -272,6 +272,7 @@ static void adopted_meanwhile(void) {
 ISOLATED(adopted_meanwhile)
 
 int main(void) {
+  hak_option(NURSERY) = 0; // threads have heaps of their own here
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(one_chain_per_slab),
     ISOLATED_TEST(collisions),

@@ -344,6 +344,7 @@ static void background(void) {
 ISOLATED(background)
 
 int main(void) {
+  hak_option(NURSERY) = 0; // threads have heaps of their own here
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(one_trip_brings_several),
     ISOLATED_TEST(trim_reaches_other_threads),

@@ -1,0 +1,118 @@
+#include "thread/nursery.h"
+
+#include "core/options.h"
+#include "superslab/size_class.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+#include "thread/remote.h"
+
+#define TAKEN_CALLS 16 // a nursery that is taken counts as so many calls
+
+static _Atomic(hak_heap_t *) nurseries[HAK_NURSERIES]; // hak_heap_none while one is made
+static HAK_TLS struct {
+  uint32_t calls; // served by nurseries, and KiB
+  uint32_t taken; // times it found one taken; says which one is next
+} tls_young;
+
+static bool is_young(void) {
+  // The secure library's quarantine is a thread's. What is to be prepared for a thread, and
+  // what counts its slow paths, is for one with a heap.
+  return !HAK_SECURE && tls_young.calls < hak_option(NURSERY) && hak_option(PREWARM) == 0 &&
+         hak_option(GUARD) == 0;
+}
+
+static void found_taken(void) {
+  tls_young.taken++;
+  tls_young.calls += TAKEN_CALLS;
+}
+
+static bool take(hak_heap_t *heap) {
+  uint32_t state = HAK_HEAP_ORPHAN;
+  // Acquire: pairs with the release in hak_heap_leave_orphan: all owner fields are this
+  // thread's now.
+  if (!hak_cas_seq_cst(&heap->state, &state, HAK_HEAP_ATTACHED)) return false;
+  if (HAK_LIKELY(hak_load_relaxed(&heap->nursery))) return true;
+  // It became a thread's own since it was looked for, and that thread has ended.
+  hak_heap_leave_orphan(heap);
+  hak_heap_service(heap);
+  return false;
+}
+
+// The nursery in the place, NULL if there is none or it is taken.
+static hak_heap_t *take_from(_Atomic(hak_heap_t *) *place) {
+  // Acquire: pairs with the release in make.
+  hak_heap_t *heap = hak_load_acquire(place);
+  return heap && heap != &hak_heap_none && take(heap) ? heap : NULL;
+}
+
+// In a place that hak_heap_none holds, so that nobody else makes one.
+static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
+  hak_heap_t *heap = hak_heap_new();
+  if (heap) {
+    heap->transient = true;
+    hak_store_relaxed(&heap->nursery, true);
+    hak_store_seq_cst(&heap->state, HAK_HEAP_ATTACHED);
+  }
+  // Release: pairs with the acquire of who finds it here.
+  hak_store_release(place, heap);
+  return heap;
+}
+
+hak_heap_t *hak_nursery_enter(void) {
+  // The first thread gets the first heap, and what ended threads left is used first: where
+  // there are such heaps, threads tend to need one.
+  if (!is_young() || hak_heap_count() == 0 || hak_heap_has_orphans()) return NULL;
+  tls_young.calls++;
+  for (unsigned n = 0; n < HAK_NURSERIES; n++, found_taken()) {
+    _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
+    // Acquire: pairs with the release in make.
+    hak_heap_t *heap = hak_load_acquire(place);
+    if (!heap && hak_cas_acquire(place, &heap, &hak_heap_none)) return make(place);
+    if (heap != &hak_heap_none && take(heap)) return heap;
+  }
+  return NULL;
+}
+
+hak_heap_t *hak_nursery_enter_for(hak_slab_t *slab) {
+  hak_heap_t *owner = hak_slab_owner(slab);
+  if (!owner || !hak_load_relaxed(&owner->nursery) || !is_young() || !take(owner)) return NULL;
+  tls_young.calls++;
+  return owner;
+}
+
+void hak_nursery_leave(hak_heap_t *heap) {
+  hak_heap_count_stat(heap, HAK_STAT_nursery, 1);
+  if (heap->pending) hak_remote_flush(heap);
+  hak_heap_leave_orphan(heap);
+  hak_heap_service(heap); // what was posted before the state changed
+}
+
+hak_heap_t *hak_nursery_grow_up(void) {
+  if (tls_young.calls == 0) return NULL;
+  _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
+  hak_heap_t *heap = take_from(place);
+  if (!heap) return NULL;
+  // Relaxed: who finds the place or the flag as they were cannot take the heap, or looks again.
+  hak_store_relaxed(&heap->nursery, false);
+  hak_store_relaxed(place, (hak_heap_t *)NULL);
+  return heap;
+}
+
+size_t hak_nursery_takes(size_t size) {
+  size_t kib = size >> 10, most = UINT32_MAX / 2;
+  tls_young.calls += (uint32_t)(kib < most ? kib : most); // is_young: less than half before
+  return hak_class_padded(size);
+}
+
+void hak_nursery_reclaim(void) {
+  for (unsigned i = 0; i < HAK_NURSERIES; i++) {
+    hak_heap_t *heap = take_from(&nurseries[i]);
+    if (!heap) continue; // who has it finds the request
+    hak_heap_reclaim_if_asked(heap);
+    hak_nursery_leave(heap);
+  }
+}
+
+void hak_nursery_after_fork(void) {
+  for (unsigned i = 0; i < HAK_NURSERIES; i++) hak_store_relaxed(&nurseries[i], (hak_heap_t *)NULL);
+}

@@ -1,0 +1,307 @@
+// Threads that hardly allocate share heaps: they get correct memory, no cache line of
+// another thread, and no heap of their own until they need one.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+#include "thread/process.h"
+
+enum { THREADS = 40, BLOCKS = 24 };
+static pthread_barrier_t barrier;
+static unsigned char *held[THREADS][BLOCKS];
+static _Atomic unsigned got_heaps; // threads that found all nurseries taken, which a busy machine may bring about
+
+static void set_up(uint64_t calls) {
+  hak_process_init();
+  hak_option(NURSERY) = calls;
+  hak_option(PREWARM) = 0;
+  hak_free(hak_malloc(1)); // the first heap is this thread's
+}
+
+static size_t size_of(uintptr_t thread, unsigned i) { return (thread * 131 + i * i * 7) % (i % 3 ? 200 : 3000); }
+
+static uint64_t served_by_nurseries(void) {
+  uint64_t n = 0;
+  for (uint32_t id = 1; id <= hak_heap_count(); id++)
+    n += hak_load_relaxed(&hak_heap_by_id(id)->stats[HAK_STAT_nursery]);
+  return n;
+}
+
+static hak_stats_t stats_now(void) {
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s));
+  return s;
+}
+
+static bool in_nursery(void *p) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  slab -= slab->offset;
+  return hak_load_relaxed(&hak_slab_owner(slab)->nursery);
+}
+
+static void *allocate_a_little(void *argument) {
+  uintptr_t me = (uintptr_t)argument;
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    CHECK((held[me][i] = hak_malloc(size_of(me, i))) != NULL);
+    fill(held[me][i], size_of(me, i), me * BLOCKS + i);
+    if (i % 5 != 4) continue;
+    hak_free(held[me][i - 1]);
+    held[me][i - 1] = NULL;
+  }
+  if (hak_tls_heap != &hak_heap_none) got_heaps++;
+  pthread_barrier_wait(&barrier); // all of them have theirs
+  pthread_barrier_wait(&barrier); // they were looked at
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    if (!held[me][i] || i % 2) continue; // the others are for the main thread
+    CHECK(filled(held[me][i], size_of(me, i), me * BLOCKS + i));
+    hak_free(held[me][i]);
+    held[me][i] = NULL;
+  }
+  return NULL;
+}
+
+static void shared_by_many(void) {
+  set_up(1024);
+  pthread_barrier_init(&barrier, NULL, THREADS + 1);
+  uint32_t heaps = hak_heap_count();
+  pthread_t threads[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++) threads[i] = unit_start(allocate_a_little, (void *)i);
+  pthread_barrier_wait(&barrier);
+  CHECK(got_heaps <= THREADS / 2);
+  CHECK(hak_heap_count() > heaps && hak_heap_count() <= heaps + HAK_NURSERIES + got_heaps);
+  CHECK(served_by_nurseries() >= (THREADS - got_heaps) * BLOCKS);
+  for (unsigned t = 0; t < THREADS; t++) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+      if (!held[t][i] || (got_heaps && !in_nursery(held[t][i]))) continue;
+      CHECK(in_nursery(held[t][i]) && (uintptr_t)held[t][i] % HAK_CACHE_LINE == 0);
+      CHECK(hak_malloc_usable_size(held[t][i]) % HAK_CACHE_LINE == 0);
+    }
+  }
+  pthread_barrier_wait(&barrier);
+  for (unsigned t = 0; t < THREADS; t++) unit_join(threads[t]);
+  for (unsigned t = 0; t < THREADS; t++) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+      if (!held[t][i]) continue;
+      CHECK(filled(held[t][i], size_of(t, i), t * BLOCKS + i));
+      hak_free(held[t][i]);
+    }
+  }
+  hak_trim(0);
+  CHECK_EQUAL(stats_now().live_blocks, 0);
+  CHECK_EQUAL(stats_now().superslab_bytes, 0);
+  for (uint32_t id = 1; id <= hak_heap_count(); id++)
+    if (hak_load_relaxed(&hak_heap_by_id(id)->nursery)) hak_heap_check(hak_heap_by_id(id)); // nobody has it
+}
+ISOLATED(shared_by_many)
+
+// A thread that goes on gets its own heap after so many calls, or KiB.
+static void *allocate_more(void *size) {
+  unsigned calls = 0;
+  while (hak_tls_heap == &hak_heap_none) {
+    hak_free(hak_malloc((uintptr_t)size));
+    CHECK((calls += 2) < 10000);
+  }
+  CHECK(!hak_load_relaxed(&hak_tls_heap->nursery));
+  void *p = hak_malloc((uintptr_t)size);
+  CHECK(!in_nursery(p));
+  hak_free(p);
+  return (void *)(uintptr_t)calls;
+}
+static uintptr_t calls_with(size_t size, uint64_t budget) {
+  set_up(budget);
+  void *calls;
+  pthread_t thread = unit_start(allocate_more, (void *)size);
+  CHECK_EQUAL(pthread_join(thread, &calls), 0);
+  return (uintptr_t)calls;
+}
+static void calls_count(void) { CHECK_EQUAL(calls_with(100, 500), 502); }
+ISOLATED(calls_count)
+static void kib_count(void) { CHECK_EQUAL(calls_with(10 << 10, 500), 84); } // 12 a pair
+ISOLATED(kib_count)
+static void none_wanted(void) { CHECK_EQUAL(calls_with(100, 0), 2); }
+ISOLATED(none_wanted)
+
+// It keeps the nursery: what it has is local to it from then on, and others get a new one.
+static void *grow_up(void *unused) {
+  (void)unused;
+  enum { SIZES = 40 };
+  char *p[SIZES];
+  for (unsigned i = 0; i < SIZES; i++) fill(p[i] = hak_malloc(i * 11 + 1), i * 11 + 1, i);
+  hak_heap_t *nursery = hak_slab_owner(hak_slab_lookup(p[0]));
+  CHECK(hak_load_relaxed(&nursery->nursery));
+  allocate_more((void *)(uintptr_t)10);
+  CHECK(hak_tls_heap == nursery && nursery->id != 1);
+  unit_in_thread(allocate_more, (void *)(uintptr_t)10);
+  CHECK(hak_tls_heap == nursery);
+  for (unsigned i = 0; i < SIZES; i++) {
+    CHECK(filled(p[i], i * 11 + 1, i) && !in_nursery(p[i]));
+    CHECK(hak_realloc(p[i], i * 11 + 1) == p[i]);
+    hak_free_sized(p[i], i * 11 + 1); // still a block of whole cache lines
+  }
+  CHECK_EQUAL(hak_malloc_usable_size(p[0] = hak_malloc(1)), 16); // as of any heap
+  hak_free(p[0]);
+  hak_heap_check(nursery);
+  return NULL;
+}
+static void keeps_the_nursery(void) {
+  set_up(100);
+  unit_in_thread(grow_up, NULL);
+  CHECK_EQUAL(stats_now().live_blocks, 0);
+  CHECK_EQUAL(stats_now().heaps, 3); // this thread's and two
+}
+ISOLATED(keeps_the_nursery)
+
+// A call that is interrupted in a nursery (here: by the test) holds up nobody: the thread
+// itself, in a signal handler say, and others are served by the next one, and then by heaps
+// of their own.
+static void *allocate_inside(void *depth) {
+  hak_heap_t *heap = hak_heap_enter();
+  CHECK(heap != NULL);
+  void *p = hak_malloc(50);
+  CHECK(p != NULL);
+  if ((uintptr_t)depth) {
+    CHECK(hak_load_relaxed(&heap->nursery) && hak_tls_heap == &hak_heap_none);
+    unit_in_thread(allocate_inside, (void *)((uintptr_t)depth - 1));
+  } else {
+    CHECK(hak_tls_heap != &hak_heap_none);
+  }
+  hak_free(p);
+  hak_heap_leave(heap);
+  return NULL;
+}
+static void nobody_waits(void) {
+  set_up(1024);
+  // Each one holds a nursery and has needed another for its block.
+  unit_in_thread(allocate_inside, (void *)(uintptr_t)(HAK_NURSERIES - 1));
+  CHECK_EQUAL(stats_now().live_blocks, 0);
+}
+ISOLATED(nobody_waits)
+
+// What a request was rounded up to is nobody's business.
+static void *resize_and_free_sized(void *unused) {
+  (void)unused;
+  for (size_t size = 0; size <= 1100; size++) {
+    if (hak_tls_heap != &hak_heap_none) break;
+    char *p = hak_malloc(size);
+    if (size) {
+      fill(p, size, size);
+      CHECK(hak_realloc(p, size) == p && filled(p, size, size));
+    }
+    hak_free_sized(p, size);
+    p = hak_aligned_alloc(64, size);
+    CHECK((uintptr_t)p % 64 == 0);
+    hak_free_aligned_sized(p, 64, size);
+    if (size < 2) continue;
+    p = hak_malloc(size);
+    fill(p, size, 7);
+    p = hak_realloc(p, size - size / 4);
+    CHECK(p && filled(p, (size - size / 4) & ~(size_t)7, 7));
+    hak_free_sized(p, size - size / 4);
+    p = hak_calloc(1, size);
+    for (size_t i = 0; i < size; i++) CHECK(p[i] == 0);
+    fill(p, size, 9);
+    hak_free(p);
+  }
+  return NULL;
+}
+static void sizes_are_those_asked_for(void) {
+  set_up(1000000);
+  unit_in_thread(resize_and_free_sized, NULL);
+  CHECK_EQUAL(stats_now().live_blocks, 0);
+}
+ISOLATED(sizes_are_those_asked_for)
+
+// What a thread with a heap left is used before new memory.
+static void *leave_some(void *unused) {
+  (void)unused;
+  for (unsigned i = 0; i < 400; i++) {
+    void *p = hak_malloc(48);
+    if (i % 8) hak_free(p);
+  }
+  return NULL;
+}
+static void *allocate_one(void *nursery) {
+  void *p = hak_malloc(48);
+  CHECK_EQUAL(in_nursery(p), (bool)nursery);
+  hak_free(p);
+  return NULL;
+}
+static void orphans_first(void) {
+  set_up(1024);
+  unit_in_thread(allocate_one, (void *)1);
+  hak_option(NURSERY) = 0;
+  unit_in_thread(leave_some, NULL);
+  hak_option(NURSERY) = 1024;
+  unit_in_thread(allocate_one, NULL);
+}
+ISOLATED(orphans_first)
+
+// In the child of a fork nurseries are as other threads left them: none of them is used.
+static void *fork_young(void *unused) {
+  (void)unused;
+  char *p = hak_malloc(100);
+  fill(p, 100, 1);
+  CHECK(in_nursery(p));
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    CHECK(filled(p, 100, 1));
+    hak_free(p);
+    char *q = hak_malloc(100);
+    CHECK(q != NULL && q != p);
+    fill(q, 100, 2);
+    hak_free(q);
+#ifndef __SANITIZE_THREAD__ // it lets no child of a process with threads start any
+    unit_in_thread(allocate_one, (void *)1);
+#endif
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(filled(p, 100, 1));
+  hak_free(p);
+  return NULL;
+}
+static void forks(void) {
+  set_up(1024);
+  unit_in_thread(fork_young, NULL);
+}
+ISOLATED(forks)
+
+// Memory that went idle in a nursery goes back when somebody asks, whoever it is.
+static void *allocate_runs(void *unused) {
+  (void)unused;
+  void *p[20];
+  for (unsigned i = 0; i < COUNT(p); i++) memset(p[i] = hak_malloc(20000), 1, 20000);
+  for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
+  return NULL;
+}
+static void trim_reaches_them(void) {
+  set_up(100000);
+  unit_in_thread(allocate_runs, NULL);
+  hak_trim(0);
+  CHECK_EQUAL(stats_now().superslab_bytes, 0);
+}
+ISOLATED(trim_reaches_them)
+
+int main(void) {
+  if (HAK_SECURE) return 77; // it has none
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(shared_by_many),
+    ISOLATED_TEST(calls_count),
+    ISOLATED_TEST(kib_count),
+    ISOLATED_TEST(none_wanted),
+    ISOLATED_TEST(keeps_the_nursery),
+    ISOLATED_TEST(nobody_waits),
+    ISOLATED_TEST(sizes_are_those_asked_for),
+    ISOLATED_TEST(orphans_first),
+    ISOLATED_TEST(forks),
+    ISOLATED_TEST(trim_reaches_them),
+  };
+  return RUN(tests);
+}
