@@ -20,7 +20,7 @@ class Allocator:
 
 
 def parse_allocator(text: str, build: Path) -> Allocator:
-    """[LABEL=]BASE[:K=V]…, BASE: system, hakmem, hakmem-static, floor, a peer or a path."""
+    """[LABEL=]BASE[:K=V]…, BASE: system, hakmem, hakmem-secure, hakmem-static, floor, a peer or a path."""
     base, *settings = text.split(":")
     label, equals, rest = base.partition("=")
     base = rest if equals else label
@@ -38,11 +38,12 @@ def parse_allocator(text: str, build: Path) -> Allocator:
             raise SystemExit(f"compare: {base} is not built: python3 bench/peers.py {base}")
         env = peers.PEERS[base].env | env
     else:
-        library = {"hakmem": build / "libhakmem.so", "floor": build / "bench" / "libfloor.so"}.get(
-            base, Path(base))
+        own = {"hakmem": build / "libhakmem.so", "hakmem-secure": build / "libhakmem-secure.so",
+               "floor": build / "bench" / "libfloor.so"}
+        library = own.get(base, Path(base))
         if not library.exists():
             raise SystemExit(f"compare: {library} does not exist"
-                             + ("" if "/" in base or base in ("hakmem", "floor")
+                             + ("" if "/" in base or base in own
                                 else f"; neither is {base} a known allocator"))
     return Allocator(name if "/" not in name else library.name, library.resolve(), env=env)
 

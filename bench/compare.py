@@ -45,10 +45,10 @@ def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
     texts = [t for t in args.allocators.split(",") if t]
     asked = len(texts)
     if args.peers:
-        names = list(peers.PEERS) if args.peers == "all" else args.peers.split(",")
-        unknown = [name for name in names if name not in peers.PEERS]
-        if unknown:
-            raise SystemExit(f"compare: unknown peer: {', '.join(unknown)}")
+        try:
+            names = peers.chosen(args.peers)
+        except ValueError as error:
+            raise SystemExit(f"compare: {error}") from error
         texts += peers.build_all(names, say=lambda text: print(text, file=sys.stderr))
     chosen: list[Allocator] = []
     for text in dict.fromkeys(texts):
@@ -90,9 +90,10 @@ def choose_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
 def parse_args() -> argparse.Namespace:
     p = argparse.ArgumentParser(description="Compare allocators by interleaved benchmark runs.")
     p.add_argument("--allocators", default="system,hakmem", metavar="A,B…",
-                   help="[LABEL=]BASE[:K=V]…; BASE is system, hakmem, hakmem-static, floor, a peer "
-                        "or a path (default system,hakmem)")
-    p.add_argument("--peers", metavar="all|A,B…", help="add peers, building them if necessary")
+                   help="[LABEL=]BASE[:K=V]…; BASE is system, hakmem, hakmem-secure, hakmem-static, "
+                        "floor, a peer or a path (default system,hakmem)")
+    p.add_argument("--peers", metavar=f"{'|'.join(peers.GROUPS)}|A,B…",
+                   help="add peers, building them if necessary")
     p.add_argument("--reference", metavar="NAME", help="allocator to relate to (default the first)")
     p.add_argument("--suite", default="core", metavar="A,B…",
                    help=f"suites or selections: all, {', '.join([*suites.SUITES, *suites.SELECTIONS])}")
@@ -151,7 +152,7 @@ def print_list() -> None:
     print("selections:")
     for name, members in suites.SELECTIONS.items():
         print(f"  {name:<18} {', '.join(members)}")
-    print("allocators:\n  system, hakmem, hakmem-static, floor")
+    print("allocators:\n  system, hakmem, hakmem-secure, hakmem-static, floor")
     built = peers.available()
     for name, peer in peers.PEERS.items():
         print(f"  {name:<18} {peer.version}{'' if name in built else ' (not built)'}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fetch and build the allocators that HAKMEM is compared with.
 
-    python3 bench/peers.py               fetch, build and check every peer
+    python3 bench/peers.py               fetch, build and check every peer of "all"
     python3 bench/peers.py jemalloc …    only these
     python3 bench/peers.py --list        what there is and what is built
 
@@ -165,13 +165,13 @@ def fetch_deb(package: str, version: str, log: Path) -> Path:
 # Building. Each recipe follows what upstream's own release build does on
 # x86-64 Linux; it gets the checked sources and writes the shared object.
 
-def build_mimalloc(tree: str) -> Callable[[Path, Path, Path, int], None]:
+def build_mimalloc(tree: str, *defines: str) -> Callable[[Path, Path, Path, int], None]:
     def build(source: Path, out: Path, log: Path, jobs: int) -> None:
         top = source / "c_src" / tree
         run([*cc(), "-O3", "-DNDEBUG", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden",
              "-ftls-model=initial-exec", "-fno-builtin-malloc", "-DMI_MALLOC_OVERRIDE=1",
              "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT", "-DMI_HAS_EXECINFOH=1",
-             "-DMI_HAS_UNISTDH=1", "-I", top / "include", top / "src" / "static.c",
+             "-DMI_HAS_UNISTDH=1", *defines, "-I", top / "include", top / "src" / "static.c",
              "-o", out, "-pthread"], log)
     return build
 
@@ -260,6 +260,7 @@ class Peer:
     build: Callable[[Path, Path, Path, int], None]
     note: str = ""
     env: dict[str, str] = field(default_factory=dict)  # what its makers say has to be set
+    main: bool = True  # one of "all": not a variant of another
 
 
 PEERS = {
@@ -273,8 +274,23 @@ PEERS = {
                             {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),  # for its per-CPU caches
     "tbbmalloc": Peer("2021.8", "libtbbmalloc2", build_tbbmalloc, "Debian's binary"),
     "scudo": Peer("19.1.7", "libclang-rt-19-dev", build_scudo, "Debian's binary; built for safety"),
+    "mimalloc2-secure": Peer("2.5.2, MI_SECURE=4", "libmimalloc-sys2", build_mimalloc("mimalloc", "-DMI_SECURE=4"),
+                             "built for safety", main=False),
     "hardened": Peer("12", "hardened_malloc-rs", build_hardened, "built for safety, not for speed"),
 }
+
+GROUPS = {
+    "all": [name for name, peer in PEERS.items() if peer.main],
+    "secure": ["mimalloc2-secure", "scudo", "hardened"],
+}
+
+
+def chosen(text: str) -> list[str]:
+    """The peers of a group or of a list A,B…; ValueError names one that there is not."""
+    names = GROUPS.get(text) or text.split(",")
+    if unknown := [name for name in names if name not in PEERS]:
+        raise ValueError(f"unknown peer: {', '.join(unknown)}")
+    return names
 
 
 # --------------------------------------------------------------------------
@@ -393,7 +409,7 @@ def build_all(names: list[str], jobs: int = 1, force: bool = False,
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Fetch and build the peers HAKMEM is compared with.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PEERS)}; default all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PEERS)}; default all of {', '.join(GROUPS['all'])}")
     parser.add_argument("--list", action="store_true", help="only say what there is")
     parser.add_argument("--force", action="store_true", help="build again")
     parser.add_argument("--jobs", type=int, default=1, help="parallel jobs of make (default 1)")
@@ -401,7 +417,7 @@ def main() -> int:
     unknown = [name for name in args.names if name not in PEERS]
     if unknown:
         parser.error(f"unknown peer: {', '.join(unknown)}")
-    names = args.names or list(PEERS)
+    names = args.names or list(PEERS if args.list else GROUPS["all"])
     if args.list:
         for name in names:
             peer = PEERS[name]

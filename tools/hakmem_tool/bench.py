@@ -12,21 +12,22 @@ MINUTES = 45  # that a run may take, if nothing else is said; it ends earlier if
 
 
 def peer_names():
+    """Those that compare.py can build, and its groups of them, with what is measured beside a group."""
     sys.path.insert(0, BENCH)
     try:
         import peers
     finally:
         sys.path.remove(BENCH)
-    return list(peers.PEERS)
+    return list(peers.PEERS), {"all": ["system", *peers.GROUPS["all"]],
+                               "secure": ["hakmem-secure", *peers.GROUPS["secure"]]}
 
 
-def arguments(args, peers):
-    """compare.py's arguments; peers are the names it can build."""
-    against = list(dict.fromkeys(name for name in args.against.split(",") if name))
+def arguments(args, peers, groups):
+    """compare.py's arguments; peers are the names it can build, groups stand for several."""
+    names = [word for name in args.against.split(",") if name for word in groups.get(name, [name])]
+    against = list(dict.fromkeys(names))
     if not against:
         raise ToolError("--against names no allocator")
-    if "all" in against:
-        against = ["system", *peers]
     others = [name for name in against if name not in peers]
     built = [name for name in against if name in peers]
     words = ["--allocators", ",".join([*others, "hakmem"])]
@@ -61,7 +62,7 @@ def command(args):
         return compare(["--agree", *args.agree])
     if not os.path.exists(os.path.join(ROOT, "build", "bench", "launch")):
         raise ToolError("the benchmarks are not built; please run: make")
-    return compare(arguments(args, peer_names()))
+    return compare(arguments(args, *peer_names()))
 
 
 def compare(words):

@@ -54,7 +54,7 @@ def build_parser():
         "bench/README.md. Needs what `make` builds.")
     p.add_argument("--against", metavar="A,B...", default="system",
                    help="system (default), a peer of bench/peers.py (built if necessary), the path of "
-                   "a library, or all")
+                   "a library, all, or secure: what is built for safety")
     p.add_argument("--suite", metavar="S", default="core",
                    help="a suite, selection or benchmark of bench/compare.py --list, or all (default core)")
     p.add_argument("--quick", action="store_true", help="small runs; for trying, not for figures")

@@ -179,7 +179,8 @@ class Bench(unittest.TestCase):
         wanted = {"against": "system", "suite": "core", "quick": False, "net": False, "rounds": None,
                   "budget": None, "json": None, "csv": None, "html": None, "out": None, "replay": None,
                   "instructions": False, **changes}
-        return " ".join(bench.arguments(argparse.Namespace(**wanted), ["jemalloc", "mimalloc"]))
+        return " ".join(bench.arguments(argparse.Namespace(**wanted), ["jemalloc", "mimalloc", "hardened"],
+                                        {"all": ["system", "jemalloc", "mimalloc"], "secure": ["own", "hardened"]}))
 
     def test_defaults(self):
         self.assertEqual(self.words(), "--allocators system,hakmem --reference system --suite core --budget 45")
@@ -189,7 +190,8 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.words(against="mimalloc,system", quick=True),
                          "--allocators system,hakmem --peers mimalloc --reference system --suite core --quick")
         self.assertIn("--allocators hakmem --peers jemalloc --reference hakmem", self.words(against="jemalloc"))
-        self.assertIn("--allocators system,hakmem --peers jemalloc,mimalloc", self.words(against="all"))
+        self.assertIn("--allocators system,hakmem --peers jemalloc,mimalloc ", self.words(against="all"))
+        self.assertIn("--allocators own,hakmem --peers hardened,mimalloc ", self.words(against="secure,mimalloc"))
 
     def test_traces_replace_the_suite(self):
         self.assertEqual(self.words(replay=["a", "b"], html="p.html"),
