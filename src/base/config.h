@@ -17,10 +17,10 @@
 
 #define HAK_TINY_MAX_SHIFT 10                          // docs/decisions/0015-end-of-tiny.md
 #define HAK_TINY_MAX ((size_t)1 << HAK_TINY_MAX_SHIFT) // one slab, many blocks
-// Colours: slabs of HAK_TINY_MAX blocks, which would begin in 4 of 64 sets of a cache, begin
-// HAK_COLOUR bytes apart instead, for one block less per slab: docs/decisions/0025-single-thread.md
+// Colours: blocks of a large power of two, or a multiple of one, would begin in few of the 64
+// sets of a cache. So slabs and runs begin with a gap of some HAK_COLOUR bytes (size_class.c):
+// docs/decisions/0013-colour.md, 0025-single-thread.md
 #define HAK_COLOUR ((size_t)128)
-#define HAK_COLOURS (HAK_TINY_MAX / HAK_COLOUR)
 #define HAK_L2_MAX ((size_t)56 << 10)      // a run of slabs, 2 to 56 blocks
 #define HAK_L25_MAX ((size_t)1 << 20)      // a run of 1 to 16 slabs, one block
 #define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX) // larger requests are ENOMEM

@@ -12,6 +12,7 @@ typedef struct {
   uint16_t capacity; // blocks per slab or run
   uint8_t run;       // slabs per run
   uint8_t spacing;   // bytes to the class below, in HAK_MIN_BLOCKs, less one
+  uint8_t colours;   // its slabs or runs begin with a gap of 0 to colours - 1 HAK_COLOURs
   uint64_t inverse;  // ceil(2^40 / size): offset * inverse >> 40 = offset / size below 2 MiB
 } hak_class_info_t;
 
@@ -39,20 +40,26 @@ HAK_INLINE size_t hak_class_padded(size_t size) {
   return size ? hak_align_up(size, HAK_CACHE_LINE) : HAK_CACHE_LINE;
 }
 
-// Whether slabs of the class begin with a gap of up to one block (HAK_COLOUR).
-#define HAK_CLASS_COLOURED(size_class) ((size_class) == HAK_TINY_CLASSES - 1)
+HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }
+
+// Bytes between the start of a slab or run and its first block; number: of its (first) slab.
+// Neighbours differ (a multiplicative hash), as do runs that begin at every second slab.
+HAK_INLINE size_t hak_class_gap(unsigned size_class, uint32_t number) {
+  uint32_t hash = (number * 0x9e3779b9u) >> 16;
+  return ((size_t)hash * hak_classes[size_class].colours >> 16) * HAK_COLOUR;
+}
 
 // What to ask a class for so that blocks of size bytes are aligned: slabs and runs start at
 // multiples of 64 KiB, and a size that is a multiple of a power of two has a class that is
 // one too (test_size_class.c). alignment: a power of two up to that.
 HAK_INLINE size_t hak_aligned_size(size_t size, size_t alignment) {
   size_t rounded = hak_align_up(size ? size : 1, alignment);
-  // A coloured class has less to offer: the next multiple, which is in another class.
-  bool coloured = rounded <= HAK_TINY_MAX && HAK_CLASS_COLOURED(hak_size_class(rounded));
-  return coloured && alignment > HAK_COLOUR ? rounded + alignment : rounded;
+  if (alignment <= HAK_COLOUR) return rounded;
+  // A coloured class has less to offer: the next multiple without a colour.
+  while (rounded <= HAK_L2_MAX && hak_classes[hak_size_class(rounded)].colours > 1)
+    rounded += alignment;
+  return rounded;
 }
-
-HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }
 
 // Whether a request of size bytes is served by the class; never for size 0.
 HAK_INLINE bool hak_class_serves(unsigned size_class, size_t size) {

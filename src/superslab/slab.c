@@ -29,19 +29,16 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->absent = 0;
   slab->waits = false;
   slab->padded = hak_load_relaxed(&heap->nursery);
+  slab->start = hak_slab_start(slab) + hak_class_gap(size_class, hak_slab_index(slab));
   hak_store_relaxed(&slab->remote, (uint64_t)0);
   if (tiny) {
     slab->free = NULL;
     slab->chains = 0;
-    slab->start = hak_slab_start(slab);
-    if (HAK_CLASS_COLOURED(size_class))
-      slab->start += hak_slab_index(slab) % HAK_COLOURS * HAK_COLOUR;
     hak_store_relaxed(&slab->allocs, (uint64_t)0);
     hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
     if (HAK_SECURE) slab->size = info->size;
   } else {
     hak_store_relaxed(&slab->mask, ((uint64_t)1 << info->capacity) - 1);
-    slab->start = hak_slab_start(slab);
     slab->seen = 0;
     slab->inverse = UINT64_MAX / info->size + 1;
     slab->hint = hak_slab_index(slab) << HAK_HINT_NUMBER_BITS;

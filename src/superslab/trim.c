@@ -119,7 +119,8 @@ static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
     run = hak_low_run(rest, &first, &n);
     if ((run & ~slab->absent) == 0) continue;
     uintptr_t from = (uintptr_t)slab->start + first * size, to = from + n * size;
-    // What is left behind the last block belongs to it.
+    // What is left before the first block and behind the last belongs to them.
+    if (first == 0) from = (uintptr_t)hak_slab_start(slab);
     if (first + n == slab->capacity)
       to = (uintptr_t)hak_slab_start(slab) + slab->run * HAK_SLAB_SIZE;
     given += discard((char *)hak_align_up(from, page), (char *)hak_align_down(to, page));

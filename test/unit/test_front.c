@@ -226,41 +226,55 @@ static void refills_bring_batches(void) {
 }
 ISOLATED(refills_bring_batches)
 
-// Blocks of 1 KiB begin in every 128 bytes of it, slab by slab, never in the gap before
-// them; and aligned ones are served by another class.
-static void colours(void) {
-  enum { N = 63 * HAK_COLOURS * 2 };
-  static char *blocks[N];
-  bool seen[HAK_COLOURS] = {false};
-  for (unsigned i = 0; i < N; i++) {
-    blocks[i] = hak_front_alloc(1024, NULL);
-    CHECK_EQUAL((uintptr_t)blocks[i] % HAK_COLOUR, 0);
-    seen[(uintptr_t)blocks[i] / HAK_COLOUR % HAK_COLOURS] = true;
-    fill(blocks[i], 1024, i);
+// Slabs and runs of a coloured class begin with a gap, of which no pointer is a block; aligned
+// blocks are served by other classes.
+static hak_slab_t *head_of(const void *p) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  return slab - slab->offset;
+}
+
+static void colours_of(size_t size) {
+  const hak_class_info_t *info = &hak_classes[hak_size_class(size)];
+  unsigned n = 4u * info->colours * info->capacity, gaps = 0;
+  char **blocks = calloc(n, sizeof *blocks);
+  bool seen[UINT8_MAX] = {false};
+  for (unsigned i = 0; i < n; i++) {
+    blocks[i] = hak_front_alloc(size, NULL);
+    size_t gap = hak_slab_gap(head_of(blocks[i]));
+    CHECK_EQUAL(gap % HAK_COLOUR, 0);
+    gaps += !seen[gap / HAK_COLOUR];
+    seen[gap / HAK_COLOUR] = true;
+    fill(blocks[i], size, i);
   }
-  for (unsigned i = 0; i < HAK_COLOURS; i++) CHECK(seen[i]);
-  hak_option(ABORT) = 0;
-  hak_option(QUIET) = 1;
-  for (unsigned i = 0; i < N; i++) {
-    CHECK(filled(blocks[i], 1024, i));
-    hak_slab_t *slab = hak_slab_lookup(blocks[i]);
+  CHECK_EQUAL(gaps, info->colours);
+  for (unsigned i = 0; i < n; i++) {
+    CHECK(filled(blocks[i], size, i));
+    hak_slab_t *slab = head_of(blocks[i]);
     hak_block_t block;
     // Each is a message, which looks through the process's mappings.
-    size_t step = EMULATED ? 512 : HAK_MIN_BLOCK;
+    size_t step = EMULATED ? 512 : 4 * HAK_MIN_BLOCK;
     for (char *p = hak_slab_start(slab); blocks[i] == slab->start && p < slab->start; p += step)
       CHECK(!hak_front_find(p, "free", &block));
-    CHECK(hak_front_find(blocks[i], "free", &block) && block.usable == 1024);
-    CHECK_EQUAL(block.number, (blocks[i] - slab->start) / 1024);
-    CHECK_EQUAL(usable(blocks[i]), 1024);
+    CHECK(hak_front_find(blocks[i], "free", &block) && block.usable == size);
+    CHECK_EQUAL(block.number, (size_t)(blocks[i] - slab->start) / size);
+    CHECK_EQUAL(usable(blocks[i]), size);
     give(blocks[i]);
   }
-  for (size_t alignment = 256; alignment <= 1024; alignment *= 2) {
-    for (unsigned i = 0; i < N; i++) {
-      blocks[i] = hak_front_alloc_aligned(alignment, 961 + i % 64, NULL);
+  for (size_t alignment = 256; alignment <= 4096; alignment *= 2) {
+    for (unsigned i = 0; i < n; i++) {
+      blocks[i] = hak_front_alloc_aligned(alignment, size - i % 64, NULL);
       CHECK_EQUAL((uintptr_t)blocks[i] % alignment, 0);
     }
-    for (unsigned i = 0; i < N; i++) give(blocks[i]);
+    for (unsigned i = 0; i < n; i++) give(blocks[i]);
   }
+  free(blocks);
+}
+
+static void colours(void) {
+  hak_option(ABORT) = 0;
+  hak_option(QUIET) = 1;
+  const size_t sizes[] = {320, 1024, 1536, 4608, 9216};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) colours_of(sizes[i]);
   hak_heap_check(hak_tls_heap);
 }
 ISOLATED(colours)

@@ -31,7 +31,7 @@ static void classes_are_well_formed(void **state) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     const hak_class_info_t *info = &hak_classes[c];
     size_t room = info->run * HAK_SLAB_SIZE;
-    assert_int_equal(info->capacity, room / info->size - HAK_CLASS_COLOURED(c));
+    assert_int_equal(info->capacity, room / info->size - (info->size == HAK_TINY_MAX));
     assert_int_equal(info->size % HAK_MIN_BLOCK, 0);
     assert_int_equal(hak_size_class(info->size), c);
     if (c < HAK_TINY_CLASSES) {
@@ -68,12 +68,48 @@ static void block_at_every_offset(void **state) {
   }
 }
 
-// What aligned allocation relies on.
+// Neighbouring slabs, and runs that begin at every second or third, have all gaps there are;
+// no gap takes room that blocks need.
+static void gaps(void **state) {
+  (void)state;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    const hak_class_info_t *info = &hak_classes[c];
+    for (unsigned step = 1; step <= 3; step++) {
+      bool seen[UINT8_MAX] = {false};
+      for (uint32_t n = 0; n < 4u * info->colours; n++) {
+        size_t gap = hak_class_gap(c, 12345 + n * step);
+        assert_int_equal(gap % HAK_COLOUR, 0);
+        assert_true(gap / HAK_COLOUR < info->colours);
+        assert_true(gap + (size_t)info->capacity * info->size <= info->run * HAK_SLAB_SIZE);
+        seen[gap / HAK_COLOUR] = true;
+      }
+      for (unsigned i = 0; i < info->colours; i++) assert_true(seen[i]);
+    }
+    if (info->size % 4096 == 0) assert_int_equal(info->colours, 1);
+  }
+  assert_int_equal(hak_classes[hak_size_class(HAK_TINY_MAX)].colours, HAK_TINY_MAX / HAK_COLOUR);
+}
+
 static void multiples_of_powers_of_two(void **state) {
   (void)state;
   for (size_t power = 16; power <= HAK_SLAB_SIZE; power *= 2)
     for (size_t size = power; size <= HAK_L2_MAX; size += power)
       assert_int_equal(hak_class_size(hak_size_class(size)) % power, 0);
+}
+
+// What aligned allocation relies on.
+static void aligned_sizes(void **state) {
+  (void)state;
+  for (size_t alignment = 16; alignment <= HAK_SLAB_SIZE; alignment *= 2) {
+    for (size_t size = 0; size <= HAK_L2_MAX; size++) {
+      size_t asked = hak_aligned_size(size, alignment);
+      assert_true(asked >= size && asked > 0 && asked <= 2 * (size + alignment));
+      if (asked > HAK_L2_MAX) continue;
+      unsigned c = hak_size_class(asked);
+      assert_int_equal(hak_class_size(c) % alignment, 0);
+      assert_true(alignment <= HAK_COLOUR || hak_classes[c].colours == 1);
+    }
+  }
 }
 
 int main(void) {
@@ -82,7 +118,9 @@ int main(void) {
     cmocka_unit_test(serves_no_wild_size),
     cmocka_unit_test(classes_are_well_formed),
     cmocka_unit_test(block_at_every_offset),
+    cmocka_unit_test(gaps),
     cmocka_unit_test(multiples_of_powers_of_two),
+    cmocka_unit_test(aligned_sizes),
   };
   return RUN(tests);
 }

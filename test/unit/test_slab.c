@@ -104,15 +104,16 @@ static void starts_of_blocks(void) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *slab = fresh(c);
     const char *start = hak_slab_start(slab);
-    size_t size = hak_class_size(c), end = slab->run * HAK_SLAB_SIZE;
+    size_t size = hak_class_size(c), end = slab->run * HAK_SLAB_SIZE, gap = hak_slab_gap(slab);
     for (size_t offset = 0; offset < end; offset += HAK_MIN_BLOCK) {
-      bool is = offset % size == 0 && offset / size < slab->capacity;
+      size_t at = offset - gap;
+      bool is = offset >= gap && at % size == 0 && at / size < slab->capacity;
       uint32_t number;
       if (c < HAK_TINY_CLASSES) {
         CHECK_EQUAL(hak_slab_is_block_tiny(slab, start + offset), is);
       } else {
         CHECK_EQUAL(hak_slab_block_l2(slab, start + offset, &number), is);
-        if (is) CHECK_EQUAL(number, offset / size);
+        if (is) CHECK_EQUAL(number, at / size);
       }
     }
     give_back(slab);
@@ -224,7 +225,7 @@ static void l2_runs(void) {
     CHECK_EQUAL(hak_slab_kind(slab), HAK_KIND_L2);
     CHECK(hak_slab_owner(slab) == &owner);
     CHECK(slab->local == NULL); // sends free to the slow path
-    CHECK(slab->start == hak_slab_start(slab));
+    CHECK(hak_slab_gap(slab) == hak_class_gap(c, hak_slab_index(slab)));
     CHECK_EQUAL(slab->mask, all);
     for (unsigned i = 1; i < slab->run; i++) {
       CHECK_EQUAL(hak_slab_kind(&slab[i]), HAK_KIND_INTERIOR);
