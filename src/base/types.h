@@ -215,8 +215,16 @@ typedef enum {
 #define HAK_HEAP_CLAIMED 3u
 #define HAK_HEAP_DEAD 4u // its thread vanished in fork: frees are accepted, nothing is reused
 
-// Orphan lists (protocol H2): every orphan, and those with partial slabs.
-enum { HAK_ORPHANS_ALL, HAK_ORPHANS_RICH, HAK_ORPHAN_LISTS };
+// Orphan lists (protocol H2): every orphan, those with partial slabs, and from _GROUP on those
+// with partial slabs of a group of classes, which is a doubling.
+#define HAK_ORPHAN_GROUP_SHIFT 3
+#define HAK_ORPHAN_GROUPS (((HAK_CLASSES - 1) >> HAK_ORPHAN_GROUP_SHIFT) + 1)
+enum {
+  HAK_ORPHANS_ALL,
+  HAK_ORPHANS_RICH,
+  HAK_ORPHANS_GROUP,
+  HAK_ORPHAN_LISTS = HAK_ORPHANS_GROUP + HAK_ORPHAN_GROUPS
+};
 
 struct hak_heap {
   // Hot: one pointer per 16 bytes of request size; several entries of one class

@@ -84,7 +84,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
     hak_heap_count_stat(heap, HAK_STAT_refill_warm, 1);
     return slab;
   }
-  if (hak_heap_adopt(heap) && (slab = hak_warm_take(heap, c)) != NULL) {
+  if (hak_heap_adopt(heap, c) && (slab = hak_warm_take(heap, c)) != NULL) {
     hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
     return slab;
   }

@@ -148,11 +148,14 @@ void hak_heap_leave_orphan(hak_heap_t *heap) {
     hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
     return;
   }
-  uint32_t any = 0; // partial slab
-  for (unsigned c = 0; c < HAK_CLASSES; c++) any |= heap->partial[c];
+  uint32_t rich = 0; // bit g: group g has a partial slab
+  for (unsigned c = 0; c < HAK_CLASSES; c++)
+    rich |= (uint32_t)(heap->partial[c] != 0) << (c >> HAK_ORPHAN_GROUP_SHIFT);
   // Release: pairs with the acquire in take_orphan and hak_heap_service.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
-  if (any) list_orphan(HAK_ORPHANS_RICH, heap);
+  for (uint32_t rest = rich; rest != 0; rest &= rest - 1)
+    list_orphan(HAK_ORPHANS_GROUP + hak_low_bit(rest), heap);
+  if (rich) list_orphan(HAK_ORPHANS_RICH, heap);
   list_orphan(HAK_ORPHANS_ALL, heap);
 }
 
@@ -350,16 +353,15 @@ void hak_heap_drain(hak_heap_t *heap) {
   }
 }
 
-static void give_partial(hak_heap_t *from, hak_heap_t *to) {
-  for (unsigned c = 0; c < HAK_CLASSES; c++) {
-    while (from->partial[c]) {
-      hak_slab_t *slab = hak_slab_at(from->partial[c]);
-      hak_heap_remove_partial(from, slab);
-      hak_slab_set_owner(slab, to);
-      hak_heap_add_partial(to, slab);
-      from->warm[c].slabs--;
-      to->warm[c].slabs++;
-    }
+// Up to so many partial slabs of the class.
+static void give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c, unsigned most) {
+  for (unsigned n = 0; n < most && from->partial[c] != 0; n++) {
+    hak_slab_t *slab = hak_slab_at(from->partial[c]);
+    hak_heap_remove_partial(from, slab);
+    hak_slab_set_owner(slab, to);
+    hak_heap_add_partial(to, slab);
+    from->warm[c].slabs--;
+    to->warm[c].slabs++;
   }
 }
 
@@ -376,26 +378,52 @@ void hak_heap_service(hak_heap_t *owner) {
   }
 }
 
-bool hak_heap_adopt(hak_heap_t *mine) {
-  // Relaxed: a missed orphan is found at the next refill. A nursery would not use all classes.
-  if ((uint32_t)hak_load_relaxed(&orphans[HAK_ORPHANS_RICH]) == 0 ||
-      hak_load_relaxed(&mine->nursery))
-    return false;
-  hak_heap_t *orphan = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_CLAIMED);
-  if (!orphan) return false;
-  hak_heap_drain(orphan);
-  give_partial(orphan, mine);
+// An orphan whose partial slabs this thread may take, until it leaves it.
+static hak_heap_t *claim_from(unsigned list) {
+  // Relaxed: a missed orphan is found at the next refill.
+  if ((uint32_t)hak_load_relaxed(&orphans[list]) == 0) return NULL;
+  hak_heap_t *orphan = take_orphan(list, HAK_HEAP_CLAIMED);
+  if (orphan) hak_heap_drain(orphan);
+  return orphan;
+}
+
+static void leave_claimed(hak_heap_t *orphan) {
   hak_heap_leave_orphan(orphan);
   hak_heap_service(orphan);
+}
+
+static void give_group(hak_heap_t *from, hak_heap_t *to, unsigned group) {
+  unsigned first = group << HAK_ORPHAN_GROUP_SHIFT;
+  for (unsigned c = first; c < HAK_CLASSES && c >> HAK_ORPHAN_GROUP_SHIFT == group; c++)
+    give_partial(from, to, c, UINT32_MAX);
+}
+
+bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
+  if (hak_load_relaxed(&mine->nursery)) return false; // its slabs are padded
+  unsigned group = size_class >> HAK_ORPHAN_GROUP_SHIFT;
+  hak_heap_t *orphan = claim_from(HAK_ORPHANS_GROUP + group);
+  if (!orphan) return false;
+  // One slab, as the others are for the threads that will need them. Of an orphan that has
+  // none all of the group, or the next look would find this one again, not those below it.
+  if (orphan->partial[size_class]) give_partial(orphan, mine, size_class, 1);
+  else give_group(orphan, mine, group);
+  leave_claimed(orphan);
   return true;
+}
+
+static void adopt_all(hak_heap_t *mine) {
+  hak_heap_t *orphan;
+  while ((orphan = claim_from(HAK_ORPHANS_RICH)) != NULL) {
+    for (unsigned group = 0; group < HAK_ORPHAN_GROUPS; group++) give_group(orphan, mine, group);
+    leave_claimed(orphan);
+  }
 }
 
 static void reclaim(hak_heap_t *heap) {
   hak_quarantine_flush(heap);
   hak_remote_flush(heap);
   hak_heap_drain(heap);
-  while (hak_heap_adopt(heap)) {
-  }
+  adopt_all(heap);
   hak_heap_release_idle(heap);
   hak_sparse_trim_all(heap);
 }

@@ -45,8 +45,9 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab);
 void hak_heap_service(hak_heap_t *owner);
 // Takes in all that other threads freed into heap's slabs (owner).
 void hak_heap_drain(hak_heap_t *heap);
-// Takes the partial slabs of one orphan that has some; false if there was none.
-bool hak_heap_adopt(hak_heap_t *mine);
+// Takes partial slabs of the class, or of its group if it finds none, from an orphan; false
+// if there is none with such.
+bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class);
 
 // Makes a usable slab in no list the front of its class / takes a slab (or
 // hak_slab_none) out of the front into PARTIAL or FULL (owner).

@@ -50,7 +50,7 @@
 #define FREES2 0
 #endif
 #define ALL 0                                          // HAK_ORPHANS_ALL
-#define RICH 1                                         // HAK_ORPHANS_RICH
+#define RICH 1                                         // HAK_ORPHANS_RICH; where there is an adopter and so no taker, the list of a group
 mtype = { NEW, ATTACHED, ORPHAN, CLAIMED };
 
 // Heaps.
@@ -250,14 +250,14 @@ adopt: // hak_heap_adopt(mine)
   :: else -> atomic { then = ADOPT; heap[0] = got; goto drain } // hak_heap_drain(orphan)
   fi;
 adopt_drained:
-  do                                                   // give_partial(orphan, mine)
+  do                                                   // give_partial, give_group: one or more
   :: d_step { partial[got] ->
       assert(owns(got) && owns(mine));
       s = ((partial[got] & 1) -> 0 : 1);
       partial[got] = partial[got] & ~(1 << s);
       assert(owner[s] == got); owner[s] = mine;        // hak_slab_set_owner(slab, to)
       partial[mine] = partial[mine] | (1 << s) }
-  :: else -> break
+  :: true -> break
   od;
   leave_orphan(got);                                   // hak_heap_leave_orphan(orphan)
 #ifdef BROKEN_adopt_no_service

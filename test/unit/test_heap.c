@@ -218,6 +218,43 @@ static void running_threads_adopt(void) {
 }
 ISOLATED(running_threads_adopt)
 
+static unsigned partial_groups(const hak_heap_t *heap) {
+  unsigned groups = 0;
+  for (unsigned c = 0; c < HAK_CLASSES; c++)
+    if (heap->partial[c]) groups |= 1u << (c >> HAK_ORPHAN_GROUP_SHIFT);
+  return groups;
+}
+
+// Of an orphan they take what they need, and leave the rest to the threads that need that.
+static void adopters_leave_the_rest(void) {
+  hak_option(REMOTE_PENDING) = 0;
+  hak_free(hak_malloc(1));
+  unit_in_thread(leave_every_class, NULL);
+  for (unsigned i = 0; i < left_count; i++)
+    if (i % 8) free_left(i); // 20 of 180 tiny blocks and 4 of 36 others stay
+  hak_remote_flush(hak_tls_heap);
+  const unsigned c = HAK_TINY_CLASSES - 1, group = c >> HAK_ORPHAN_GROUP_SHIFT;
+  unsigned all = partial_groups(left_by), mine = slabs_of(hak_tls_heap), adopted = 0;
+  CHECK(all >> group & 1 && all != 1u << group);
+  for (; left_by->partial[c]; adopted++) {
+    CHECK(hak_heap_adopt(hak_tls_heap, c));
+    CHECK_EQUAL(slabs_of(hak_tls_heap), mine + adopted + 1);
+  }
+  CHECK(adopted > 0 && hak_tls_heap->partial[c] != 0);
+  // None of that class any more: the others of the group, so that other orphans are found.
+  CHECK_EQUAL(partial_groups(left_by), all);
+  CHECK(hak_heap_adopt(hak_tls_heap, c));
+  CHECK_EQUAL(partial_groups(left_by), all & ~(1u << group));
+  CHECK(!hak_heap_adopt(hak_tls_heap, c));
+  hak_heap_check(hak_tls_heap);
+  hak_trim(0);
+  CHECK_EQUAL(partial_groups(left_by), 0);
+  for (unsigned i = 0; i < left_count; i++)
+    if (i % 8 == 0) free_left(i);
+  CHECK_EQUAL(live_blocks(), 0);
+}
+ISOLATED(adopters_leave_the_rest)
+
 // A new thread goes on where the ended one stopped.
 static void *go_on(void *argument) {
   (void)argument;
@@ -348,6 +385,7 @@ int main(void) {
     ISOLATED_TEST(orphans_are_serviced),
     ISOLATED_TEST(freers_that_end),
     ISOLATED_TEST(running_threads_adopt),
+    ISOLATED_TEST(adopters_leave_the_rest),
     ISOLATED_TEST(new_threads_take_orphans),
     ISOLATED_TEST(after_the_heaps_end),
     ISOLATED_TEST(idle_slabs_go),

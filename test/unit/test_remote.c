@@ -247,7 +247,7 @@ static void adopted_meanwhile(void) {
     tell(&other, END);
     CHECK_EQUAL(hak_load_relaxed(&old->state), HAK_HEAP_ORPHAN);
     CHECK(hak_slab_owner(slab) == old);
-    CHECK(hak_heap_adopt(me));
+    CHECK(hak_heap_adopt(me, hak_slab_class(slab)));
     CHECK(hak_slab_owner(slab) == me);
     CHECK(slab->remote & QUEUED);
     // A free by the new owner meanwhile, and one that empties it all but one: the
