@@ -24,7 +24,9 @@ static void *move(void *p, size_t old_total, size_t new_total) {
   void *target = hak_os_reserve(new_total, HAK_SUPERSLAB_SIZE);
   if (!target) return NULL;
   if (!hak_pagemap_prepare(target) || !hak_os_move(p, old_total, new_total, target)) {
-    hak_huge_cache_unmap(target, new_total);
+    // It has no access rights yet, nor memory: lost only if both calls are refused.
+    if (!hak_os_unmap(target, new_total) && hak_os_commit(target, new_total))
+      hak_huge_cache_unmap(target, new_total);
     return NULL;
   }
   return target;

@@ -18,10 +18,13 @@ static struct {
 } cache;
 static _Atomic uint64_t put_at[PLACES]; // ms; relaxed: an old time sends a mapping back early
 
-// Mappings that the kernel refused to take back, words like those above: tried again when
-// the cache is tended or trimmed. More of them than there is room for are lost.
-#define REFUSED 64u
-static _Atomic uint64_t refused[REFUSED];
+// Mappings that the kernel refused to take back, a stack whose links are in themselves: tried
+// again when the cache is tended or trimmed.
+typedef struct hak_refused {
+  struct hak_refused *next;
+  size_t size;
+} hak_refused_t;
+static _Atomic(hak_refused_t *) refused;
 
 // Bytes in all places and on their way in or out: added before a mapping gets its place
 // and taken off after it has left it, so the places never hold more. Relaxed: a sum
@@ -80,21 +83,23 @@ static void left(size_t size) {
 void hak_huge_cache_unmap(void *p, size_t size) {
   if (hak_os_unmap(p, size)) return;
   hak_os_discard(p, size); // the memory goes back at least
-  uint64_t word = word_of(p, size);
-  for (unsigned i = 0; i < REFUSED; i++) {
-    uint64_t none = 0;
-    // Release: pairs with the acquire in try_again.
-    if (!hak_load_relaxed(&refused[i]) && hak_cas_release(&refused[i], &none, word)) return;
+  hak_refused_t *entry = p;
+  entry->size = size;
+  entry->next = hak_load_relaxed(&refused);
+  // Release: pairs with the acquire in try_again; link and size are there.
+  while (!hak_cas_release(&refused, &entry->next, entry)) {
   }
 }
 
 static void try_again(void) {
-  for (unsigned i = 0; i < REFUSED; i++) {
-    uint64_t word = hak_load_relaxed(&refused[i]);
-    // Acquire: pairs with the release in hak_huge_cache_unmap. Who empties the place has the
-    // mapping to himself.
-    if (word && hak_cas_acquire(&refused[i], &word, (uint64_t)0))
-      hak_huge_cache_unmap(start_of(word), length_of(word));
+  if (hak_load_relaxed(&refused) == NULL) return;
+  // Acquire: pairs with the release in hak_huge_cache_unmap. All are this thread's now, so
+  // that none comes back to the stack while somebody looks at it.
+  hak_refused_t *entry = hak_exchange_acq_rel(&refused, NULL);
+  while (entry) {
+    hak_refused_t *next = entry->next;
+    hak_huge_cache_unmap(entry, entry->size);
+    entry = next;
   }
 }
 
@@ -231,4 +236,6 @@ void hak_huge_cache_after_fork(void) {
   }
   hak_store_relaxed(&held, sum);
   hak_store_relaxed(&hak_mapped.cached_bytes, sum);
+  // Its links may be older than its top, for the same reason: the child forgets them.
+  hak_store_relaxed(&refused, (hak_refused_t *)NULL);
 }

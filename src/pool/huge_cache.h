@@ -18,7 +18,7 @@ bool hak_huge_cache_put(void *p, size_t size);
 // least size bytes, else the longest that is worth growing. NULL: there is none.
 void *hak_huge_cache_take(size_t size, size_t *have);
 
-// Unmaps a mapping that is 2 MiB-aligned and nobody's but the caller's. The kernel refuses
+// Unmaps a mapping that may be written and is nobody's but the caller's. The kernel refuses
 // when it has no room to split one: then at least the memory goes back, and the address
 // space does at a later tending or trim.
 void hak_huge_cache_unmap(void *p, size_t size);

@@ -199,15 +199,15 @@ static bool mapped(void *p) {
   return mincore(p, 1, &page) == 0;
 }
 
-// A mapping that may not go now goes later, from as many as there are places for.
+// A mapping that may not go now goes later, however many there are.
 static void refused_unmaps_are_tried_again(void) {
-  enum { BLOCKS = 60 };
+  enum { BLOCKS = 300 };
   char *block[BLOCKS];
   set_up(0);
   for (unsigned round = 0; round < 4; round++) {
     for (unsigned i = 0; i < BLOCKS; i++) {
       block[i] = alloc(2 * MIB);
-      block[i][0] = 1;
+      memset(block[i], 0xdf, 4096);
     }
     hak_os_fault(HAK_FAULT_UNMAP | (round & 1 ? HAK_FAULT_DISCARD : 0), 0, false);
     for (unsigned i = 0; i < BLOCKS; i++) CHECK(hak_huge_free(block[i]));
