@@ -233,10 +233,11 @@ struct hak_heap {
   hak_slab_t *l2[HAK_L2_CLASSES];
   _Alignas(64) hak_ring_t ring[HAK_L2_CLASSES];
   uint32_t hints[HAK_RING_HINTS]; // of all L2 rings
-  uint32_t partial[HAK_CLASSES];  // heads of the lists of PARTIAL slabs
-  uint32_t spare[HAK_CLASSES];    // the same of SPARE slabs (thread/warm.h)
-  uint32_t pending;               // bytes in remote_map
-  uint32_t ticks;                 // refills since remote_map was last flushed
+  // Heads of the lists of PARTIAL slabs; of whole groups, for hak_heap_leave_orphan.
+  uint32_t partial[HAK_ORPHAN_GROUPS << HAK_ORPHAN_GROUP_SHIFT];
+  uint32_t spare[HAK_CLASSES]; // the same of SPARE slabs (thread/warm.h)
+  uint32_t pending;            // bytes in remote_map
+  uint32_t ticks;              // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
   uint16_t hints_used; // by rings, from the start
   bool rings_grew;     // since the hints were last all dropped

@@ -15,9 +15,8 @@
   ((number) < HAK_TINY_CLASSES - 1 ? (bytes) % (2 * HAK_COLOUR) != 0 : (bytes) % 4096 != 0)
 #define BELOW(a, b) ((a) < (b) ? (a) : (b))
 #define COLOURS(number, bytes, slabs) \
-  (COLOURED(number, bytes) \
-       ? BELOW(LEFT_OVER(number, bytes, slabs), (bytes) - 1) / HAK_COLOUR + 1 \
-       : 1)
+  (COLOURED(number, bytes) ? BELOW(LEFT_OVER(number, bytes, slabs), (bytes) - 1) / HAK_COLOUR + 1 \
+                           : 1)
 
 const hak_class_info_t hak_classes[HAK_CLASSES] = {
 #define HAK_SIZE_CLASS(number, bytes, slabs) \

@@ -149,8 +149,12 @@ void hak_heap_leave_orphan(hak_heap_t *heap) {
     return;
   }
   uint32_t rich = 0; // bit g: group g has a partial slab
-  for (unsigned c = 0; c < HAK_CLASSES; c++)
-    rich |= (uint32_t)(heap->partial[c] != 0) << (c >> HAK_ORPHAN_GROUP_SHIFT);
+  for (unsigned group = 0; group < HAK_ORPHAN_GROUPS; group++) {
+    const uint32_t *partial = &heap->partial[group << HAK_ORPHAN_GROUP_SHIFT];
+    uint32_t any = 0;
+    for (unsigned i = 0; i < 1 << HAK_ORPHAN_GROUP_SHIFT; i++) any |= partial[i];
+    rich |= (uint32_t)(any != 0) << group;
+  }
   // Release: pairs with the acquire in take_orphan and hak_heap_service.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
   for (uint32_t rest = rich; rest != 0; rest &= rest - 1)
