@@ -402,8 +402,9 @@ static void give_group(hak_heap_t *from, hak_heap_t *to, unsigned group) {
     give_partial(from, to, c, UINT32_MAX);
 }
 
+// The slabs of a nursery are padded: it takes in no others.
 bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
-  if (hak_load_relaxed(&mine->nursery)) return false; // its slabs are padded
+  if (hak_load_relaxed(&mine->nursery)) return false;
   unsigned group = size_class >> HAK_ORPHAN_GROUP_SHIFT;
   hak_heap_t *orphan = claim_from(HAK_ORPHANS_GROUP + group);
   if (!orphan) return false;
@@ -417,7 +418,7 @@ bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
 
 static void adopt_all(hak_heap_t *mine) {
   hak_heap_t *orphan;
-  while ((orphan = claim_from(HAK_ORPHANS_RICH)) != NULL) {
+  while (!hak_load_relaxed(&mine->nursery) && (orphan = claim_from(HAK_ORPHANS_RICH)) != NULL) {
     for (unsigned group = 0; group < HAK_ORPHAN_GROUPS; group++) give_group(orphan, mine, group);
     leave_claimed(orphan);
   }

@@ -182,6 +182,31 @@ static void nobody_waits(void) {
 }
 ISOLATED(nobody_waits)
 
+// The slabs that ended threads left are for threads with heaps: those of a nursery are padded.
+static void *leave_every_second(void *blocks) {
+  void **p = blocks;
+  for (unsigned i = 0; i < 2 * BLOCKS; i++) CHECK((p[i] = hak_malloc(1000)) != NULL);
+  for (unsigned i = 0; i < 2 * BLOCKS; i += 2) hak_free(p[i]);
+  return NULL;
+}
+static void takes_in_no_slabs(void) {
+  static void *in_it[2 * BLOCKS], *left[2 * BLOCKS];
+  set_up(1024);
+  unit_in_thread(leave_every_second, in_it);
+  CHECK(in_nursery(in_it[1]));
+  hak_option(NURSERY) = 0;
+  unit_in_thread(leave_every_second, left);
+  hak_heap_t *orphan = hak_slab_owner(hak_slab_lookup(left[1]));
+  CHECK(!in_nursery(left[1]) && hak_load_relaxed(&orphan->state) == HAK_HEAP_ORPHAN);
+  hak_heap_reclaim_all(NULL, 0); // the nursery follows the request, as nobody has it
+  for (unsigned i = 1; i < 2 * BLOCKS; i += 2) {
+    CHECK(hak_slab_owner(hak_slab_lookup(left[i])) == orphan);
+    hak_free(left[i]);
+    hak_free(in_it[i]);
+  }
+}
+ISOLATED(takes_in_no_slabs)
+
 // What a request was rounded up to is nobody's business.
 static void *resize_and_free_sized(void *unused) {
   (void)unused;
@@ -298,6 +323,7 @@ int main(void) {
     ISOLATED_TEST(none_wanted),
     ISOLATED_TEST(keeps_the_nursery),
     ISOLATED_TEST(nobody_waits),
+    ISOLATED_TEST(takes_in_no_slabs),
     ISOLATED_TEST(sizes_are_those_asked_for),
     ISOLATED_TEST(orphans_first),
     ISOLATED_TEST(forks),
