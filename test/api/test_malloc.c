@@ -164,7 +164,7 @@ static void sparse_calloc_stays_untouched(void **state) {
     assert_int_equal(p[at], 0);
     p[at] = 1;
   }
-  assert_true(rss_kib() - before < 32 * KIB);
+  assert_true(rss_kib() < before + 32 * KIB); // it may also fall: what tests before freed goes back
   free(p);
 }
 
