@@ -46,7 +46,7 @@ def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
     asked = len(texts)
     if args.peers:
         try:
-            names = peers.chosen(args.peers)
+            names = peers.chosen(args.peers.split(","))
         except ValueError as error:
             raise SystemExit(f"compare: {error}") from error
         texts += peers.build_all(names, say=lambda text: print(text, file=sys.stderr))

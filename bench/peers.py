@@ -285,12 +285,12 @@ GROUPS = {
 }
 
 
-def chosen(text: str) -> list[str]:
-    """The peers of a group or of a list A,B…; ValueError names one that there is not."""
-    names = GROUPS.get(text) or text.split(",")
+def chosen(words: list[str]) -> list[str]:
+    """The peers that words name, each a peer or a group; ValueError says which there are not."""
+    names = [name for word in words for name in GROUPS.get(word, [word])]
     if unknown := [name for name in names if name not in PEERS]:
         raise ValueError(f"unknown peer: {', '.join(unknown)}")
-    return names
+    return list(dict.fromkeys(names))
 
 
 # --------------------------------------------------------------------------
@@ -409,21 +409,21 @@ def build_all(names: list[str], jobs: int = 1, force: bool = False,
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Fetch and build the peers HAKMEM is compared with.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PEERS)}; default all of {', '.join(GROUPS['all'])}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PEERS)}, or a group: {', '.join(GROUPS)} (default all)")
     parser.add_argument("--list", action="store_true", help="only say what there is")
     parser.add_argument("--force", action="store_true", help="build again")
     parser.add_argument("--jobs", type=int, default=1, help="parallel jobs of make (default 1)")
     args = parser.parse_args()
-    unknown = [name for name in args.names if name not in PEERS]
-    if unknown:
-        parser.error(f"unknown peer: {', '.join(unknown)}")
-    names = args.names or list(PEERS if args.list else GROUPS["all"])
+    try:
+        names = chosen(args.names or (list(PEERS) if args.list else ["all"]))
+    except ValueError as error:
+        parser.error(str(error))
     if args.list:
         for name in names:
             peer = PEERS[name]
             state = "built" if is_built(name) else "not built"
             note = f"  ({peer.note})" if peer.note else ""
-            print(f"{name:<15} {peer.version:<26} {peer.package:<22} {state}{note}")
+            print(f"{name:<17} {peer.version:<26} {peer.package:<22} {state}{note}")
         return 0
     have = build_all(names, args.jobs, args.force, lambda text: print(text, flush=True))
     return 0 if len(have) == len(names) else 1

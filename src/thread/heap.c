@@ -357,16 +357,14 @@ void hak_heap_drain(hak_heap_t *heap) {
   }
 }
 
-// Up to so many partial slabs of the class.
-static void give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c, unsigned most) {
-  for (unsigned n = 0; n < most && from->partial[c] != 0; n++) {
-    hak_slab_t *slab = hak_slab_at(from->partial[c]);
-    hak_heap_remove_partial(from, slab);
-    hak_slab_set_owner(slab, to);
-    hak_heap_add_partial(to, slab);
-    from->warm[c].slabs--;
-    to->warm[c].slabs++;
-  }
+// One partial slab of the class; there is one.
+static void give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c) {
+  hak_slab_t *slab = hak_slab_at(from->partial[c]);
+  hak_heap_remove_partial(from, slab);
+  hak_slab_set_owner(slab, to);
+  hak_heap_add_partial(to, slab);
+  from->warm[c].slabs--;
+  to->warm[c].slabs++;
 }
 
 void hak_heap_service(hak_heap_t *owner) {
@@ -382,10 +380,12 @@ void hak_heap_service(hak_heap_t *owner) {
   }
 }
 
-// An orphan whose partial slabs this thread may take, until it leaves it.
-static hak_heap_t *claim_from(unsigned list) {
+// An orphan whose partial slabs this thread may take, until it leaves it. A nursery takes
+// none: its own slabs are padded.
+static hak_heap_t *claim_from(unsigned list, const hak_heap_t *mine) {
   // Relaxed: a missed orphan is found at the next refill.
-  if ((uint32_t)hak_load_relaxed(&orphans[list]) == 0) return NULL;
+  if ((uint32_t)hak_load_relaxed(&orphans[list]) == 0 || hak_load_relaxed(&mine->nursery))
+    return NULL;
   hak_heap_t *orphan = take_orphan(list, HAK_HEAP_CLAIMED);
   if (orphan) hak_heap_drain(orphan);
   return orphan;
@@ -397,20 +397,18 @@ static void leave_claimed(hak_heap_t *orphan) {
 }
 
 static void give_group(hak_heap_t *from, hak_heap_t *to, unsigned group) {
-  unsigned first = group << HAK_ORPHAN_GROUP_SHIFT;
-  for (unsigned c = first; c < HAK_CLASSES && c >> HAK_ORPHAN_GROUP_SHIFT == group; c++)
-    give_partial(from, to, c, UINT32_MAX);
+  unsigned c = group << HAK_ORPHAN_GROUP_SHIFT, end = (group + 1) << HAK_ORPHAN_GROUP_SHIFT;
+  for (; c < end && c < HAK_CLASSES; c++)
+    while (from->partial[c]) give_partial(from, to, c);
 }
 
-// The slabs of a nursery are padded: it takes in no others.
 bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
-  if (hak_load_relaxed(&mine->nursery)) return false;
   unsigned group = size_class >> HAK_ORPHAN_GROUP_SHIFT;
-  hak_heap_t *orphan = claim_from(HAK_ORPHANS_GROUP + group);
+  hak_heap_t *orphan = claim_from(HAK_ORPHANS_GROUP + group, mine);
   if (!orphan) return false;
   // One slab, as the others are for the threads that will need them. Of an orphan that has
   // none all of the group, or the next look would find this one again, not those below it.
-  if (orphan->partial[size_class]) give_partial(orphan, mine, size_class, 1);
+  if (orphan->partial[size_class]) give_partial(orphan, mine, size_class);
   else give_group(orphan, mine, group);
   leave_claimed(orphan);
   return true;
@@ -418,7 +416,7 @@ bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
 
 static void adopt_all(hak_heap_t *mine) {
   hak_heap_t *orphan;
-  while (!hak_load_relaxed(&mine->nursery) && (orphan = claim_from(HAK_ORPHANS_RICH)) != NULL) {
+  while ((orphan = claim_from(HAK_ORPHANS_RICH, mine)) != NULL) {
     for (unsigned group = 0; group < HAK_ORPHAN_GROUPS; group++) give_group(orphan, mine, group);
     leave_claimed(orphan);
   }
