@@ -38,6 +38,16 @@ class Judgement(unittest.TestCase):
         self.assertTrue(run.judge_growth(short).ok)
         self.assertFalse(run.judge_growth([s | {"rss_kib": 4 ** int(s["t"] / 5) * 9000} for s in short]).ok)
 
+    def test_a_short_run_may_not_grow_in_one_phase(self):
+        def short(rss):
+            return [s | {"t": s["t"] / 10} for s in samples(rss=rss)]
+        self.assertFalse(run.judge_growth(short(lambda t: 100000 * (1 + 9 * (t % 2) * (t > 100)))).ok)
+
+    def test_what_is_left_of_the_phase_before_does_not_count(self):
+        short = [s | {"t": s["t"] / 10} for s in samples()]
+        twice = [c for s in short for c in (s | {"rss_kib": s["rss_kib"] * 4 ** (s["t"] > 12)}, s)]
+        self.assertTrue(run.judge_growth(twice).ok)
+
     def test_growth_of_little_is_no_growth(self):
         self.assertTrue(run.judge_growth(samples(rss=lambda t: 4000 + 20 * t)).ok)
 
