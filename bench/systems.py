@@ -95,6 +95,8 @@ ROWS = (
         ("huge_alloc", "realloc_remap", "realloc_copy")),
     Row("X1", "free pipeline", "larson", "1 8 1000 5000 100 4141 4", "1 8 1000 1000 10 4141 4",
         ("REMOTE_PENDING=64K", "REMOTE_PENDING=0"), ("free_remote", "remote_flush", "remote_collect", "slab_empty")),
+    Row("X1", "slabs whose blocks others free", "case_producer", "4 3000000", "4 200000", ("COMMONS=1", "COMMONS=0"),
+        ("free_remote", "commons_give", "refill_commons"), "steady_rss_kib"),
     Row("X3", "statistics", "bench_random_mixed", "5000000 8192 42", "200000 8192 42", ("STATS=0", "STATS=1,STATS_FILE=/dev/null")),
     Row("X4", "modes", "bench_random_mixed", "2000000 400000 42", "200000 40000 42",
         ("MODE=balanced", "MODE=lean", "MODE=fast"), figures=(TRIPS,)),

@@ -13,6 +13,8 @@
 //               ends the heap becomes an orphan and another thread takes it.
 //   nursery     a heap that new threads share, call by call, until they have
 //               allocated enough for one of their own.
+//   commons     a heap of no thread's, where slabs of threads wait whose blocks others
+//               free (thread/commons.h).
 //   owner       the thread that holds a slab's heap (attached to it, or having
 //               claimed it): the only one that touches owner fields.
 //   tiny, L2    classes up to 1 KiB / up to 56 KiB.
@@ -262,6 +264,9 @@ struct hak_heap {
   uint32_t spares;      // SPARE slabs of all classes
   uint32_t drainings;   // hak_pool_counts.draining when SPARE slabs were last looked through
   uint32_t reclaim_met; // the last request of hak_heap_reclaim_all it has followed
+  uint8_t others;       // slabs that others' frees brought back in a row (thread/commons.c)
+  uint8_t given;        // slabs given to a commons in a row
+  uint8_t common_next;  // the commons that is tended next
   bool transient;       // attached for one call only: the thread is ending, or it is a nursery
   _Atomic bool nursery; // changed by its owner only
   uint32_t id;          // number for hak_heap_by_id, from 1
@@ -276,6 +281,8 @@ struct hak_heap {
   _Atomic uint32_t state;                         // HAK_HEAP_*
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
+  _Atomic uint32_t posts;                         // of a commons: since a slab was adopted
+  bool common; // a commons (thread/commons.h); set before it is found
 };
 #define HAK_RINGS_SIZE \
   (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t) + \

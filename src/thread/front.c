@@ -5,6 +5,7 @@
 #include "pool/huge.h"
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
+#include "thread/commons.h"
 #include "thread/guard.h"
 #include "thread/nursery.h"
 #include "thread/process.h"
@@ -84,6 +85,10 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
     hak_heap_count_stat(heap, HAK_STAT_refill_warm, 1);
     return slab;
   }
+  if (hak_commons_adopt(heap, c) && (slab = hak_warm_take(heap, c)) != NULL) {
+    hak_heap_count_stat(heap, HAK_STAT_refill_commons, 1);
+    return slab;
+  }
   if (hak_heap_adopt(heap, c) && (slab = hak_warm_take(heap, c)) != NULL) {
     hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
     return slab;
@@ -114,6 +119,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
     hak_remote_flush(heap);
     hak_ring_tend(heap);
     hak_sparse_tend(heap);
+    hak_commons_tend(heap);
     hak_heap_tend_shared();
   }
   hak_heap_reclaim_if_asked(heap);
@@ -380,6 +386,7 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
 // Free.
 
 static void slab_event(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_commons_freed_here(heap);
   hak_heap_slab_event(heap, slab);
   hak_heap_reclaim_if_asked(heap);
 }
@@ -410,6 +417,7 @@ HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) {
 HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, uint32_t hint) {
   hak_heap_t *heap = hak_load_relaxed(&slab->holder);
   hak_ring_push_full(heap, slab->ring, hint);
+  hak_commons_freed_here(heap);
   if (slab->place == HAK_PLACE_FULL ||
       (slab->place != HAK_PLACE_ACTIVE && mask == ((uint64_t)1 << slab->capacity) - 1))
     slab_event(heap, slab);

@@ -7,6 +7,7 @@
 #include "pool/huge_cache.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
+#include "thread/commons.h"
 #include "thread/front.h"
 #include "thread/nursery.h"
 #include "thread/process.h"
@@ -143,8 +144,8 @@ bool hak_heap_has_orphans(void) {
 }
 
 void hak_heap_leave_orphan(hak_heap_t *heap) {
-  if (hak_load_relaxed(&heap->nursery)) {
-    // Release: pairs with the acquire in take (nursery.c) and hak_heap_service.
+  if (hak_load_relaxed(&heap->nursery) || heap->common) {
+    // Release: pairs with the acquire in take (nursery.c), claim (commons.c), hak_heap_service.
     hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
     return;
   }
@@ -219,15 +220,18 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
 
 #define FEW_BLOCKS 80 // docs/decisions/0004-full-mark.md
 
-void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
-  // Back in use when 1/FULL_MARK of its blocks are free, twice as many of those that
-  // would last for few allocations only, but at least one (L2: the next free).
+// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, twice as many of those
+// that would last for few allocations only, but at least one (L2: the next free).
+static uint32_t back_in_use(const hak_slab_t *slab) {
   uint32_t back = slab->capacity / (uint32_t)hak_option(FULL_MARK);
   if (slab->capacity <= FEW_BLOCKS) back *= 2;
-  if (back < 1) back = 1;
-  uint32_t mark = slab->capacity - back + 1;
-  hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
+  return back < 1 ? 1 : back;
+}
+
+void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_slab_leave_active(slab, HAK_PLACE_FULL, slab->capacity - back_in_use(slab) + 1);
   hak_heap_count_stat(heap, HAK_STAT_slab_full, 1);
+  hak_commons_give(heap, slab);
 }
 
 void hak_heap_tend_shared(void) {
@@ -333,7 +337,13 @@ static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   bool event = unused;
   if (tiny) event |= (int64_t)hak_load_relaxed(&slab->frees_left) < 0;
   else if (slab->place == HAK_PLACE_FULL && !unused)
-    event = !hak_ring_push_all(slab->ring, slab, hak_load_relaxed(&slab->mask) & ~before);
+    event = heap->common
+                ? hak_slab_live(slab) + back_in_use(slab) <= slab->capacity
+                : !hak_ring_push_all(slab->ring, slab, hak_load_relaxed(&slab->mask) & ~before);
+  if (slab->place == HAK_PLACE_FULL && (event || !tiny)) {
+    hak_commons_freed_by_others(heap, hak_slab_class(slab));
+    if (event && !unused && hak_commons_give_back(heap, slab)) return;
+  }
   if (event) hak_heap_slab_event(heap, slab);
 }
 
@@ -357,8 +367,7 @@ void hak_heap_drain(hak_heap_t *heap) {
   }
 }
 
-// One partial slab of the class; there is one.
-static void give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c) {
+void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c) {
   hak_slab_t *slab = hak_slab_at(from->partial[c]);
   hak_heap_remove_partial(from, slab);
   hak_slab_set_owner(slab, to);
@@ -399,7 +408,7 @@ static void leave_claimed(hak_heap_t *orphan) {
 static void give_group(hak_heap_t *from, hak_heap_t *to, unsigned group) {
   unsigned c = group << HAK_ORPHAN_GROUP_SHIFT, end = (group + 1) << HAK_ORPHAN_GROUP_SHIFT;
   for (; c < end && c < HAK_CLASSES; c++)
-    while (from->partial[c]) give_partial(from, to, c);
+    while (from->partial[c]) hak_heap_give_partial(from, to, c);
 }
 
 bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
@@ -408,7 +417,7 @@ bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
   if (!orphan) return false;
   // One slab, as the others are for the threads that will need them. Of an orphan that has
   // none all of the group, or the next look would find this one again, not those below it.
-  if (orphan->partial[size_class]) give_partial(orphan, mine, size_class);
+  if (orphan->partial[size_class]) hak_heap_give_partial(orphan, mine, size_class);
   else give_group(orphan, mine, group);
   leave_claimed(orphan);
   return true;
@@ -425,6 +434,7 @@ static void adopt_all(hak_heap_t *mine) {
 static void reclaim(hak_heap_t *heap) {
   hak_quarantine_flush(heap);
   hak_remote_flush(heap);
+  hak_commons_reclaim(); // what it posts on is for the heaps that are looked at next
   hak_heap_drain(heap);
   adopt_all(heap);
   hak_heap_release_idle(heap);
@@ -438,6 +448,7 @@ static _Atomic uint32_t reclaim_requests;
 bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
   hak_fetch_add_relaxed(&reclaim_requests, 1);
   if (heap) hak_heap_reclaim_if_asked(heap);
+  else hak_commons_reclaim();
   hak_nursery_reclaim();
   size_t some = hak_huge_cache_trim(0);
   some += hak_pool_trim(keep);
@@ -534,6 +545,7 @@ static void detach(hak_heap_t *heap) {
   hak_sparse_forget(heap);
   hak_pool_trim_idle(hak_pool_kept());
   hak_huge_cache_tend();
+  hak_commons_freed_here(heap); // the next thread may do other things
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
   hak_heap_leave_orphan(heap);
@@ -566,6 +578,7 @@ void hak_heap_after_fork(void) {
     if (heap != mine) hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
   }
   hak_nursery_after_fork();
+  hak_commons_after_fork();
   for (unsigned list = 0; list < HAK_ORPHAN_LISTS; list++) {
     uint64_t tag = (hak_load_relaxed(&orphans[list]) >> 32) + 1;
     hak_store_seq_cst(&orphans[list], tag << 32);

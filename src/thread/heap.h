@@ -45,6 +45,8 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab);
 void hak_heap_service(hak_heap_t *owner);
 // Takes in all that other threads freed into heap's slabs (owner).
 void hak_heap_drain(hak_heap_t *heap);
+// Makes a partial slab of the class, of which `from` has some, one of `to` (owner of both).
+void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned size_class);
 // Takes partial slabs of the class, or of its group if it finds none, from an orphan; false
 // if there is none with such.
 bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class);

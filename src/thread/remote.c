@@ -4,6 +4,7 @@
 #include "core/options.h"
 #include "superslab/seal.h"
 #include "superslab/slab.h"
+#include "thread/commons.h"
 #include "thread/heap.h"
 
 // The block that the chain ends with was handed over last time already: it is taken off
@@ -49,7 +50,7 @@ static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
   if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
   hak_heap_t *owner = hak_slab_owner(slab);
   hak_heap_post(owner, slab);
-  hak_heap_service(owner);
+  if (!owner->common || hak_commons_due(owner)) hak_heap_service(owner);
 }
 
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {

@@ -13,8 +13,8 @@ import data
 from harness import Failure, Skip, need
 
 AT_LEAST = 0.9
-STAGES = ("carve", "remote", "warm", "adopt", "pool", "draining", "reuse", "map", "failed")
-UNSHARED = STAGES[:4]
+STAGES = ("carve", "remote", "warm", "commons", "adopt", "pool", "draining", "reuse", "map", "failed")
+UNSHARED = STAGES[:5]
 
 PYTHON = """
 import collections, json, random, re

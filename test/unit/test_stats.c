@@ -229,7 +229,7 @@ static void stages_add_up(void) {
   uint64_t refills = 0, stages = 0, released = r.stats[HAK_STAT_slab_empty];
   for (unsigned c = 0; c < HAK_CLASSES; c++) refills += r.classes[c].refills;
   const hak_stat_t stage[] = {HAK_STAT_refill_carve, HAK_STAT_refill_remote, HAK_STAT_refill_warm,
-                              HAK_STAT_refill_adopt, HAK_STAT_refill_pool,   HAK_STAT_refill_draining, HAK_STAT_refill_reuse,
+                              HAK_STAT_refill_commons, HAK_STAT_refill_adopt, HAK_STAT_refill_pool, HAK_STAT_refill_draining, HAK_STAT_refill_reuse,
                               HAK_STAT_refill_map,   HAK_STAT_refill_failed};
   for (unsigned i = 0; i < COUNT(stage); i++) stages += r.stats[stage[i]];
   CHECK_EQUAL(stages, refills);

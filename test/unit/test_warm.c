@@ -280,7 +280,7 @@ ISOLATED(new_heaps_are_not_filled)
 
 static uint64_t stage_sum(void) {
   const hak_stat_t stage[] = {HAK_STAT_refill_carve, HAK_STAT_refill_remote, HAK_STAT_refill_warm,
-                              HAK_STAT_refill_adopt, HAK_STAT_refill_pool, HAK_STAT_refill_draining,
+                              HAK_STAT_refill_commons, HAK_STAT_refill_adopt, HAK_STAT_refill_pool, HAK_STAT_refill_draining,
                               HAK_STAT_refill_reuse, HAK_STAT_refill_map, HAK_STAT_refill_failed};
   uint64_t sum = 0;
   for (size_t i = 0; i < COUNT(stage); i++) sum += hak_tls_heap->stats[stage[i]];

@@ -1,0 +1,57 @@
+// commons.h: where slabs wait whose blocks other threads free.
+//
+// A slab that is used up is of use again when blocks of it have been freed. Where others
+// free them, its owner learns of that when it next looks into its inbox: a producer that is
+// off the processor, or waits for its consumer, leaves what comes back to it to nobody, and
+// those that run map memory meanwhile. So a thread that finds out that others free what it
+// allocates gives the slabs it has used up to a commons, a heap of no thread's, and whoever
+// runs out of blocks takes a slab from there that has enough of them, whoever used it up.
+//
+// There is a commons for each two classes of up to 2 KiB. A thread takes it by a compare-and-swap
+// from ORPHAN to CLAIMED, for a moment, and does without if another has it (protocol H4). What is
+// freed into its slabs waits in its inbox for whoever takes it next: to adopt a slab, to give
+// one back, after a number of posts, and now and then when a thread refills.
+// Docs: docs/decisions/0029-commons.md. Tests: test/unit/test_commons.c, test/model/commons.pml.
+
+#ifndef HAK_THREAD_COMMONS_H
+#define HAK_THREAD_COMMONS_H
+
+#include "base/types.h"
+
+#define HAK_COMMONS_SHIFT 1 // classes of a commons
+#define HAK_COMMONS_PLACES (((HAK_CLASSES - 1) >> HAK_COMMONS_SHIFT) + 1)
+// hak_heap_none while one is made.
+HAK_INTERNAL extern _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];
+
+// A thread gives slabs away after so many slabs in a row that others' frees brought back.
+#define HAK_OTHERS_ENOUGH 16
+
+// A FULL slab of heap, of the class, got blocks back from others (owner) / heap's thread
+// itself freed so much that a slab noticed (owner).
+void hak_commons_freed_by_others(hak_heap_t *heap, unsigned size_class);
+HAK_INLINE void hak_commons_freed_here(hak_heap_t *heap) { heap->others = 0; }
+// Gives a slab away that is used up / that has free blocks again, if heap's slabs are for the
+// commons (owner). True: it is not heap's any more.
+void hak_commons_take_full(hak_heap_t *heap, hak_slab_t *slab);
+HAK_INLINE void hak_commons_give(hak_heap_t *heap, hak_slab_t *slab) {
+  if (HAK_UNLIKELY(heap->others == HAK_OTHERS_ENOUGH)) hak_commons_take_full(heap, slab);
+}
+bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab);
+// Makes a slab of the class PARTIAL in heap; false: there is none to be had (owner).
+bool hak_commons_find(hak_heap_t *heap, unsigned size_class);
+HAK_INLINE bool hak_commons_adopt(hak_heap_t *heap, unsigned size_class) {
+  // Relaxed: a missed one is found at the next refill.
+  return HAK_UNLIKELY(hak_load_relaxed(&hak_commons[size_class >> HAK_COMMONS_SHIFT]) != NULL) &&
+         hak_commons_find(heap, size_class);
+}
+
+// A slab was posted to a commons: whether nobody has adopted from it for so long that
+// the poster is to look after it (any thread).
+bool hak_commons_due(hak_heap_t *common);
+// Takes back what was freed into the next commons (heap: to remember which) / into all, and
+// gives back what is unused (any thread).
+void hak_commons_tend(hak_heap_t *heap);
+void hak_commons_reclaim(void);
+void hak_commons_after_fork(void);
+
+#endif

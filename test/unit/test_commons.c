@@ -1,0 +1,382 @@
+// Slabs of threads whose blocks others free: they are given away, found by whoever needs one,
+// and nothing that is freed into them is lost, whoever is or is not there to look after it.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "superslab/slab.h"
+#include "superslab/superslab.h"
+#include "thread/heap.h"
+#include "thread/process.h"
+#include "thread/remote.h"
+
+// ---------------------------------------------------------------------------
+// A thread that does what it is told, step by step, while the others wait.
+
+typedef struct {
+  pthread_t thread;
+  pthread_barrier_t step;
+  void (*what)(void *);
+  void *argument;
+  hak_heap_t *heap;
+} worker_t;
+
+static void *work(void *argument) {
+  worker_t *w = argument;
+  hak_free(hak_malloc(1));
+  w->heap = hak_tls_heap;
+  for (;;) {
+    pthread_barrier_wait(&w->step);
+    if (!w->what) return NULL;
+    w->what(w->argument);
+    pthread_barrier_wait(&w->step);
+  }
+}
+static void start(worker_t *w) {
+  pthread_barrier_init(&w->step, NULL, 2);
+  w->thread = unit_start(work, w);
+}
+static void tell(worker_t *w, void (*what)(void *), void *argument) {
+  w->what = what;
+  w->argument = argument;
+  pthread_barrier_wait(&w->step);
+  pthread_barrier_wait(&w->step);
+}
+static void end(worker_t *w) {
+  w->what = NULL;
+  pthread_barrier_wait(&w->step);
+  unit_join(w->thread);
+}
+
+// ---------------------------------------------------------------------------
+
+enum { BLOCKS = 20000 };
+typedef struct {
+  size_t size;
+  unsigned first, end, step; // of blocks
+  unsigned char *blocks[BLOCKS];
+} lot_t;
+static lot_t lot, lot2;
+static worker_t producer, another;
+
+static void set_up(size_t size) {
+  hak_process_init();
+  hak_option(NURSERY) = 0;
+  hak_option(COMMONS) = 1;
+  hak_option(REMOTE_PENDING) = 0;
+  hak_option(FULL_MARK) = 8;
+  lot.size = lot2.size = size;
+  hak_free(hak_malloc(1));
+}
+
+static void allocate(void *argument) {
+  lot_t *l = argument;
+  for (unsigned i = l->first; i < l->end; i += l->step) {
+    CHECK((l->blocks[i] = hak_malloc(l->size)) != NULL);
+    fill(l->blocks[i], l->size, i);
+  }
+}
+static void release(void *argument) {
+  lot_t *l = argument;
+  for (unsigned i = l->first; i < l->end; i += l->step) {
+    CHECK(filled(l->blocks[i], l->size, i));
+    hak_free(l->blocks[i]);
+    l->blocks[i] = NULL;
+  }
+}
+static lot_t *part(lot_t *l, unsigned first, unsigned last) {
+  l->first = first;
+  l->end = last;
+  l->step = 1;
+  return l;
+}
+static lot_t *every_other(lot_t *l, unsigned first) {
+  l->first = first;
+  l->step = 2;
+  return l;
+}
+
+static hak_slab_t *slab_of(void *p) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  return slab - slab->offset;
+}
+static uint64_t sum(hak_stat_t stat) {
+  uint64_t n = 0;
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) n += hak_load_relaxed(&hak_heap_by_id(id)->stats[stat]);
+  return n;
+}
+static unsigned given(const lot_t *l, unsigned first, unsigned last) {
+  unsigned n = 0;
+  for (unsigned i = first; i < last; i++) n += hak_slab_owner(slab_of(l->blocks[i]))->common;
+  return n;
+}
+static unsigned slabs_in_use(void) {
+  unsigned n = 0;
+  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < hak_superslab_count() << HAK_SLABS_SHIFT; i++)
+    n += hak_slab_kind(hak_slab_at(i)) == HAK_KIND_TINY || hak_slab_kind(hak_slab_at(i)) == HAK_KIND_L2;
+  return n;
+}
+static void nothing_is_left(void) {
+  hak_trim(0);
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s));
+  CHECK_EQUAL(s.live_blocks, 0);
+  CHECK_EQUAL(s.superslab_bytes, 0);
+}
+static void check_commons(void) {
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) {
+    hak_heap_t *heap = hak_heap_by_id(id);
+    if (!heap->common) continue;
+    CHECK_EQUAL(hak_load_relaxed(&heap->state), HAK_HEAP_ORPHAN);
+    hak_heap_check(heap);
+  }
+}
+
+// Blocks in so many slabs of the size.
+static unsigned slabs(unsigned n) {
+  unsigned blocks = n * hak_classes[hak_size_class(lot.size)].capacity;
+  CHECK(blocks <= BLOCKS);
+  return blocks;
+}
+
+// The producer has found out: its first 40 slabs were freed by this thread, and came back.
+static void teach(void) {
+  tell(&producer, allocate, part(&lot, 0, slabs(40)));
+  CHECK_EQUAL(given(&lot, 0, slabs(40)), 0);
+  release(part(&lot, 0, slabs(40)));
+  hak_remote_flush(hak_tls_heap);
+  tell(&producer, allocate, part(&lot, 0, slabs(40)));
+  CHECK(producer.heap->others > 0);
+}
+
+static const size_t sizes[] = {256, 1000, 1100, 2048};
+
+static void found_by_who_needs_one(void) {
+  for (unsigned k = 0; k < COUNT(sizes); k++) {
+    set_up(sizes[k]);
+    start(&producer);
+    start(&another);
+    teach();
+    uint64_t adopted = sum(HAK_STAT_refill_commons);
+    // Used up by one, freed by this thread, and then in use by a third.
+    unsigned n = given(&lot, 0, slabs(40));
+    CHECK(n >= slabs(20));
+    unsigned in_use = slabs_in_use();
+    release(every_other(&lot, 0));
+    hak_remote_flush(hak_tls_heap);
+    tell(&another, allocate, part(&lot2, 0, slabs(10)));
+    CHECK(sum(HAK_STAT_refill_commons) >= adopted + 10);
+    CHECK(slabs_in_use() <= in_use + 1); // it had what it needed from there
+    check_commons();
+    for (unsigned i = 1; i < lot.end; i += 2) CHECK(filled(lot.blocks[i], lot.size, i));
+    release(every_other(&lot, 1));
+    release(part(&lot2, 0, slabs(10)));
+    end(&producer);
+    end(&another);
+    check_commons();
+    nothing_is_left();
+  }
+}
+ISOLATED(found_by_who_needs_one)
+
+static void not_of_who_frees_himself(void) {
+  for (unsigned k = 0; k < COUNT(sizes); k++) {
+    set_up(sizes[k]);
+    uint64_t before = sum(HAK_STAT_commons_give);
+    start(&producer);
+    for (unsigned i = 0; i < 3; i++) {
+      tell(&producer, allocate, part(&lot, 0, slabs(40)));
+      tell(&producer, release, part(&lot, 0, slabs(40)));
+    }
+    end(&producer);
+    CHECK_EQUAL(sum(HAK_STAT_commons_give), before);
+    nothing_is_left();
+  }
+}
+ISOLATED(not_of_who_frees_himself)
+
+static void not_if_switched_off(void) {
+  set_up(1000);
+  hak_option(COMMONS) = 0;
+  start(&producer);
+  tell(&producer, allocate, part(&lot, 0, slabs(40)));
+  release(part(&lot, 0, slabs(40)));
+  tell(&producer, allocate, part(&lot, 0, slabs(40)));
+  CHECK_EQUAL(given(&lot, 0, slabs(40)), 0);
+  release(part(&lot, 0, slabs(40)));
+  end(&producer);
+  CHECK_EQUAL(sum(HAK_STAT_commons_give), 0);
+  nothing_is_left();
+}
+ISOLATED(not_if_switched_off)
+
+// Some slabs stay all the same, so that a thread that begins to free its blocks notices.
+static void learns_that_it_frees(void) {
+  set_up(1000);
+  start(&producer);
+  teach();
+  CHECK(producer.heap->others > 0);
+  unsigned kept = slabs(40) - given(&lot, 0, slabs(40));
+  CHECK(kept >= slabs(1));
+  tell(&producer, release, part(&lot, 0, slabs(40)));
+  CHECK_EQUAL(producer.heap->others, 0);
+  uint64_t before = sum(HAK_STAT_commons_give);
+  tell(&producer, allocate, part(&lot, 0, slabs(40)));
+  CHECK_EQUAL(sum(HAK_STAT_commons_give), before);
+  tell(&producer, release, part(&lot, 0, slabs(40)));
+  end(&producer);
+  nothing_is_left();
+}
+ISOLATED(learns_that_it_frees)
+
+// Nobody adopts any more: who frees looks after the commons.
+static void comes_back_without_adopters(void) {
+  for (unsigned k = 0; k < COUNT(sizes); k++) {
+    set_up(sizes[k]);
+    start(&producer);
+    teach();
+    end(&producer);
+    unsigned in_use = slabs_in_use();
+    CHECK(in_use >= 40);
+    release(part(&lot, 0, slabs(40)));
+    hak_remote_flush(hak_tls_heap);
+    CHECK(slabs_in_use() <= 12);
+    nothing_is_left();
+  }
+}
+ISOLATED(comes_back_without_adopters)
+
+// A thread that was cancelled within it holds up nobody.
+static void taken_for_good(void) {
+  set_up(1000);
+  start(&producer);
+  teach();
+  hak_heap_t *common = NULL;
+  for (unsigned i = 0; i < slabs(40); i++)
+    if (hak_slab_owner(slab_of(lot.blocks[i]))->common) common = hak_slab_owner(slab_of(lot.blocks[i]));
+  CHECK(common != NULL);
+  common->state = HAK_HEAP_CLAIMED;
+  uint64_t before = sum(HAK_STAT_commons_give), adopted = sum(HAK_STAT_refill_commons);
+  release(part(&lot, 0, slabs(40)));
+  for (unsigned i = 0; i < 3; i++) {
+    tell(&producer, allocate, part(&lot, 0, slabs(40)));
+    CHECK_EQUAL(given(&lot, 0, slabs(40)), 0);
+    release(part(&lot, 0, slabs(40)));
+  }
+  CHECK_EQUAL(sum(HAK_STAT_commons_give), before);
+  CHECK_EQUAL(sum(HAK_STAT_refill_commons), adopted);
+  end(&producer);
+  common->state = HAK_HEAP_ORPHAN;
+  nothing_is_left();
+}
+ISOLATED(taken_for_good)
+
+#if !EMULATED && !defined(__SANITIZE_THREAD__) && !HAK_TSAN
+#define CAN_FORK 1 // with other threads: qemu cannot, and TSan has no threads afterwards
+// The child frees what lay in a commons, and has its own.
+static void after_fork(void) {
+  set_up(1000);
+  start(&producer);
+  teach();
+  CHECK(given(&lot, 0, slabs(40)) > 0);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    release(part(&lot, 0, slabs(40)));
+    hak_remote_flush(hak_tls_heap);
+    start(&another);
+    for (unsigned i = 0; i < 3; i++) {
+      tell(&another, allocate, part(&lot2, 0, slabs(40)));
+      release(part(&lot2, 0, slabs(40)));
+    }
+    tell(&another, allocate, part(&lot2, 0, slabs(40)));
+    bool ok = given(&lot2, 0, slabs(40)) > 0;
+    release(part(&lot2, 0, slabs(40)));
+    end(&another);
+    _exit(ok ? 0 : 1);
+  }
+  int status;
+  CHECK_EQUAL(waitpid(child, &status, 0), child);
+  CHECK_EQUAL(status, 0);
+  release(part(&lot, 0, slabs(40)));
+  end(&producer);
+  nothing_is_left();
+}
+ISOLATED(after_fork)
+#endif
+
+// Many at once: all sizes, some of them not for the commons.
+enum { THREADS = 6, ROUNDS = 400, BATCH = 200 };
+typedef struct {
+  unsigned char *block;
+  size_t size;
+} handed_t;
+static _Atomic(handed_t *) handed[THREADS];
+static const size_t mixed[] = {16, 100, 500, 1024, 1500, 2048, 3000, 9000};
+
+static void *produce(void *argument) {
+  uintptr_t me = (uintptr_t)argument;
+  for (unsigned round = 0; round < SCALED((unsigned)ROUNDS); round++) {
+    handed_t *batch = hak_malloc(BATCH * sizeof *batch);
+    CHECK(batch != NULL);
+    for (unsigned i = 0; i < BATCH; i++) {
+      size_t size = mixed[(i + round) % COUNT(mixed)];
+      batch[i] = (handed_t){hak_malloc(size), size};
+      CHECK(batch[i].block != NULL);
+      fill(batch[i].block, size, i);
+    }
+    handed_t *none = NULL;
+    while (!atomic_compare_exchange_weak(&handed[me], &none, batch)) {
+      none = NULL;
+      sched_yield();
+    }
+  }
+  return NULL;
+}
+static _Atomic unsigned done;
+static void *consume(void *unused) {
+  while (atomic_load(&done) < THREADS * SCALED((unsigned)ROUNDS)) {
+    for (unsigned t = 0; t < THREADS; t++) {
+      handed_t *batch = atomic_exchange(&handed[t], NULL);
+      if (!batch) continue;
+      for (unsigned i = 0; i < BATCH; i++) {
+        CHECK(filled(batch[i].block, batch[i].size, i));
+        hak_free_sized(batch[i].block, batch[i].size);
+      }
+      hak_free(batch);
+      atomic_fetch_add(&done, 1);
+    }
+  }
+  return unused;
+}
+static void many_at_once(void) {
+  set_up(16);
+  hak_option(REMOTE_PENDING) = 65536;
+  pthread_t producers[THREADS], consumers[2];
+  for (uintptr_t t = 0; t < THREADS; t++) producers[t] = unit_start(produce, (void *)t);
+  for (unsigned i = 0; i < 2; i++) consumers[i] = unit_start(consume, NULL);
+  for (unsigned t = 0; t < THREADS; t++) unit_join(producers[t]);
+  for (unsigned i = 0; i < 2; i++) unit_join(consumers[i]);
+  CHECK(sum(HAK_STAT_commons_give) > 0 && sum(HAK_STAT_refill_commons) > 0);
+  check_commons();
+  nothing_is_left();
+  CHECK_EQUAL(slabs_in_use(), 0);
+}
+ISOLATED(many_at_once)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(found_by_who_needs_one),
+    ISOLATED_TEST(not_of_who_frees_himself),
+    ISOLATED_TEST(not_if_switched_off),
+    ISOLATED_TEST(learns_that_it_frees),
+    ISOLATED_TEST(comes_back_without_adopters),
+    ISOLATED_TEST(taken_for_good),
+#if CAN_FORK
+    ISOLATED_TEST(after_fork),
+#endif
+    ISOLATED_TEST(many_at_once),
+  };
+  return RUN(tests);
+}
