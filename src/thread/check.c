@@ -116,7 +116,7 @@ static void check_full_runs(const hak_heap_t *heap) {
 
 void hak_heap_check(hak_heap_t *heap) {
   check_kept(heap);
-  if (!heap->common) check_full_runs(heap);
+  if (!hak_load_relaxed(&heap->common)) check_full_runs(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
     if (front != &hak_slab_none) check_slab(heap, front, c, HAK_PLACE_ACTIVE);

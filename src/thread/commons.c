@@ -38,7 +38,7 @@ static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
   if (!hak_cas_acquire(place, &none, &hak_heap_none)) return NULL;
   hak_heap_t *common = hak_heap_new();
   if (common) {
-    common->common = true;
+    hak_store_relaxed(&common->common, true);
     hak_store_seq_cst(&common->state, HAK_HEAP_CLAIMED);
   }
   // Release: pairs with the acquire in claim.
@@ -52,7 +52,7 @@ void hak_commons_freed_by_others(hak_heap_t *heap, unsigned size_class) {
 
 static bool gives(const hak_heap_t *heap, unsigned size_class) {
   return heap->others == HAK_OTHERS_ENOUGH && for_commons(size_class) && hak_option(COMMONS) &&
-         !heap->common && !hak_load_relaxed(&heap->nursery);
+         !hak_load_relaxed(&heap->common) && !hak_load_relaxed(&heap->nursery);
 }
 
 static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {

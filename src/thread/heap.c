@@ -144,7 +144,7 @@ bool hak_heap_has_orphans(void) {
 }
 
 void hak_heap_leave_orphan(hak_heap_t *heap) {
-  if (hak_load_relaxed(&heap->nursery) || heap->common) {
+  if (hak_load_relaxed(&heap->nursery) || hak_load_relaxed(&heap->common)) {
     // Release: pairs with the acquire in take (nursery.c), claim (commons.c), hak_heap_service.
     hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
     return;
@@ -337,7 +337,7 @@ static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   bool event = unused;
   if (tiny) event |= (int64_t)hak_load_relaxed(&slab->frees_left) < 0;
   else if (slab->place == HAK_PLACE_FULL && !unused)
-    event = heap->common
+    event = hak_load_relaxed(&heap->common)
                 ? hak_slab_live(slab) + back_in_use(slab) <= slab->capacity
                 : !hak_ring_push_all(slab->ring, slab, hak_load_relaxed(&slab->mask) & ~before);
   if (slab->place == HAK_PLACE_FULL && (event || !tiny)) {

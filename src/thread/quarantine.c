@@ -88,19 +88,21 @@ HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t value) {
          hak_seal_edge_whole(p, place, slack);
 }
 
-// The same for what is not of one of this thread's tiny slabs. Its L2 runs go straight; a
-// seal inside the run shows that p is a block.
+// The same for what is not of one of this thread's tiny slabs. A seal inside a slab or run in
+// use shows that p is a block of it, whoever owns it.
 HAK_NOINLINE static void free_not_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p,
                                        const char *function) {
-  slab -= slab->offset;
-  size_t offset = (size_t)((char *)p - slab->start);
-  if (HAK_LIKELY(!hak_differs(&slab->holder, heap)) &&
-      offset + slab->ring->size <= slab->run * HAK_SLAB_SIZE) {
-    size_t place = slab->ring->size;
-    uint64_t value = hak_seal_read(p, place);
-    if (HAK_LIKELY(is_whole(p, place, value))) {
-      hold(heap, slab, p, place, value);
-      return;
+  slab -= slab->offset; // 0 in a head; of a slab that is free any number
+  hak_kind_t kind = hak_slab_kind(slab);
+  if (HAK_LIKELY(kind == HAK_KIND_TINY || kind == HAK_KIND_L2) && heap != &hak_heap_none) {
+    size_t offset = (size_t)((char *)p - slab->start);
+    size_t place = hak_class_size(hak_slab_class(slab));
+    if (HAK_LIKELY(offset + place <= slab->run * HAK_SLAB_SIZE - hak_slab_gap(slab))) {
+      uint64_t value = hak_seal_read(p, place);
+      if (HAK_LIKELY(is_whole(p, place, value))) {
+        hold(heap, slab, p, place, value);
+        return;
+      }
     }
   }
   free_other(p, function);

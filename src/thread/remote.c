@@ -50,7 +50,8 @@ static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
   if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
   hak_heap_t *owner = hak_slab_owner(slab);
   hak_heap_post(owner, slab);
-  if (!owner->common || hak_commons_due(owner)) hak_heap_service(owner);
+  // Relaxed: who does not see yet that it is a commons looks after it, once too often.
+  if (!hak_load_relaxed(&owner->common) || hak_commons_due(owner)) hak_heap_service(owner);
 }
 
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
