@@ -248,12 +248,13 @@ def main() -> int:
     summary = summarise(session, reference)
     if args.instructions and not schedule.interrupted:
         instructions.add(session, summary["rows"])
+    if not schedule.interrupted:  # files of earlier runs are better than part of this one
+        write_files(args, session, summary, seed)
     print_table(summary)
     print_details(summary)
     print_notes(session, summary)
     if schedule.interrupted:
-        return 130  # files of earlier runs are better than part of this one
-    write_files(args, session, summary, seed)
+        return 130
     return 1 if session.failures else 0
 
 

@@ -151,6 +151,13 @@ class Summary(unittest.TestCase):
         self.assertIn("Where hakmem is not first", text)
         self.assertRegex(text, r"x +1\.25 \(1\.24–1\.26\) of other +2\.00 of system")
 
+    def test_where_only_its_memory_has_a_ratio(self):
+        for row in self.summary["rows"]:
+            if row["allocator"] == "hakmem":
+                row.pop("time_to_best", None)
+        _, text = silent(output.print_notes, self.session, self.summary)
+        self.assertRegex(text, r"x +2\.00 of system")
+
     def test_a_benchmark_that_failed_somewhere_is_in_no_mean(self):
         self.session.failures["y", "other"] = "exit 1"
         made = summary.summarise(self.session, "system")
