@@ -25,11 +25,8 @@ static _Atomic(hak_heap_t *) *place_of(unsigned size_class) {
 static hak_heap_t *claim(_Atomic(hak_heap_t *) *place) {
   // Acquire: pairs with the release in make.
   hak_heap_t *common = hak_load_acquire(place);
-  if (!common || common == &hak_heap_none) return NULL;
-  uint32_t state = HAK_HEAP_ORPHAN;
-  // Acquire: pairs with the release in hak_heap_leave_orphan: all owner fields are this
-  // thread's now.
-  return hak_cas_seq_cst(&common->state, &state, HAK_HEAP_CLAIMED) ? common : NULL;
+  bool made = common && common != &hak_heap_none;
+  return made && hak_heap_take(common, HAK_HEAP_CLAIMED) ? common : NULL;
 }
 
 // The same where there is none yet.

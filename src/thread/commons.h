@@ -30,8 +30,8 @@ HAK_INTERNAL extern _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];
 // itself freed so much that a slab noticed (owner).
 void hak_commons_freed_by_others(hak_heap_t *heap, unsigned size_class);
 HAK_INLINE void hak_commons_freed_here(hak_heap_t *heap) { heap->others = 0; }
-// Gives a slab away that is used up / that has free blocks again, if heap's slabs are for the
-// commons (owner). True: it is not heap's any more.
+// If heap's slabs are for the commons (owner): gives one away that is used up / that has free
+// blocks again; true: it is not heap's any more.
 void hak_commons_take_full(hak_heap_t *heap, hak_slab_t *slab);
 HAK_INLINE void hak_commons_give(hak_heap_t *heap, hak_slab_t *slab) {
   if (HAK_UNLIKELY(heap->others == HAK_OTHERS_ENOUGH)) hak_commons_take_full(heap, slab);

@@ -386,7 +386,6 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
 // Free.
 
 static void slab_event(hak_heap_t *heap, hak_slab_t *slab) {
-  hak_commons_freed_here(heap);
   hak_heap_slab_event(heap, slab);
   hak_heap_reclaim_if_asked(heap);
 }

@@ -130,10 +130,7 @@ static hak_heap_t *take_orphan(unsigned list, uint32_t wanted) {
   hak_heap_t *heap;
   while ((heap = pop_orphan(list)) != NULL) {
     hak_store_seq_cst(&heap->listed[list], 0u);
-    uint32_t state = HAK_HEAP_ORPHAN;
-    // Acquire: pairs with the release in hak_heap_leave_orphan: all owner fields are this
-    // thread's now.
-    if (hak_cas_seq_cst(&heap->state, &state, wanted)) return heap;
+    if (hak_heap_take(heap, wanted)) return heap;
   }
   return NULL;
 }
@@ -145,8 +142,7 @@ bool hak_heap_has_orphans(void) {
 
 void hak_heap_leave_orphan(hak_heap_t *heap) {
   if (hak_load_relaxed(&heap->nursery) || hak_load_relaxed(&heap->common)) {
-    // Release: pairs with the acquire in take (nursery.c), claim (commons.c), hak_heap_service.
-    hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
+    hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN); // release, as below
     return;
   }
   uint32_t rich = 0; // bit g: group g has a partial slab
@@ -156,7 +152,7 @@ void hak_heap_leave_orphan(hak_heap_t *heap) {
     for (unsigned i = 0; i < 1 << HAK_ORPHAN_GROUP_SHIFT; i++) any |= partial[i];
     rich |= (uint32_t)(any != 0) << group;
   }
-  // Release: pairs with the acquire in take_orphan and hak_heap_service.
+  // Release: pairs with the acquire in hak_heap_take.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
   for (uint32_t rest = rich; rest != 0; rest &= rest - 1)
     list_orphan(HAK_ORPHANS_GROUP + hak_low_bit(rest), heap);
@@ -271,13 +267,19 @@ void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
 }
 
-void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
+// The slab's live blocks fell below its mark.
+static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab->place == HAK_PLACE_ACTIVE) return;
   hak_heap_bring_back(heap, slab);
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
   hak_warm_look_for_draining(heap);
+}
+
+void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_commons_freed_here(heap);
+  below_mark(heap, slab);
 }
 
 static void release_partial(hak_heap_t *heap) {
@@ -344,7 +346,7 @@ static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
     hak_commons_freed_by_others(heap, hak_slab_class(slab));
     if (event && !unused && hak_commons_give_back(heap, slab)) return;
   }
-  if (event) hak_heap_slab_event(heap, slab);
+  if (event) below_mark(heap, slab);
 }
 
 void hak_heap_drain(hak_heap_t *heap) {
@@ -381,8 +383,7 @@ void hak_heap_service(hak_heap_t *owner) {
   // that: both sides write, then read the other's word, seq_cst.
   while (hak_load_seq_cst(&owner->state) == HAK_HEAP_ORPHAN &&
          hak_load_seq_cst(&owner->inbox) != 0) {
-    uint32_t state = HAK_HEAP_ORPHAN;
-    if (!hak_cas_seq_cst(&owner->state, &state, HAK_HEAP_CLAIMED)) return;
+    if (!hak_heap_take(owner, HAK_HEAP_CLAIMED)) return;
     hak_heap_drain(owner);
     hak_heap_count_stat(owner, HAK_STAT_heap_service, 1);
     hak_heap_leave_orphan(owner);

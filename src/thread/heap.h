@@ -59,7 +59,7 @@ void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab);
 // A slab in no list that has nothing to hand out becomes FULL (owner).
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
-// Called with the slab in hand when its live blocks fell below its mark (owner).
+// This thread freed a block of the slab, and its live blocks fell below its mark (owner).
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
 // If the slab is FULL it becomes PARTIAL, whether or not it is unused (owner).
 void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab);
@@ -85,6 +85,15 @@ void hak_heap_check(hak_heap_t *heap);
 #else
 HAK_INLINE void hak_heap_check(HAK_UNUSED hak_heap_t *heap) {}
 #endif
+
+// Takes a heap that nobody has, for a thread (ATTACHED) or a moment (CLAIMED); false: somebody
+// has it.
+HAK_INLINE bool hak_heap_take(hak_heap_t *heap, uint32_t wanted) {
+  uint32_t state = HAK_HEAP_ORPHAN;
+  // Acquire: pairs with the release in hak_heap_leave_orphan: all owner fields are this
+  // thread's now. Seq_cst: R2 and H2.
+  return hak_cas_seq_cst(&heap->state, &state, wanted);
+}
 
 // Heaps made so far are 1 .. hak_heap_count(); NULL beyond.
 uint32_t hak_heap_count(void);

@@ -27,10 +27,7 @@ static void found_taken(void) {
 }
 
 static bool take(hak_heap_t *heap) {
-  uint32_t state = HAK_HEAP_ORPHAN;
-  // Acquire: pairs with the release in hak_heap_leave_orphan: all owner fields are this
-  // thread's now.
-  if (!hak_cas_seq_cst(&heap->state, &state, HAK_HEAP_ATTACHED)) return false;
+  if (!hak_heap_take(heap, HAK_HEAP_ATTACHED)) return false;
   if (HAK_LIKELY(hak_load_relaxed(&heap->nursery))) return true;
   // It became a thread's own since it was looked for, and that thread has ended.
   hak_heap_leave_orphan(heap);

@@ -88,16 +88,16 @@ HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t value) {
          hak_seal_edge_whole(p, place, slack);
 }
 
-// The same for what is not of one of this thread's tiny slabs. A seal inside a slab or run in
-// use shows that p is a block of it, whoever owns it.
-HAK_NOINLINE static void free_not_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p,
-                                       const char *function) {
+// Frees what is not of one of this thread's tiny slabs. A seal within the blocks of a slab or
+// run in use shows that p is one of them, whoever owns it.
+HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *p,
+                                      const char *function) {
   slab -= slab->offset; // 0 in a head; of a slab that is free any number
   hak_kind_t kind = hak_slab_kind(slab);
   if (HAK_LIKELY(kind == HAK_KIND_TINY || kind == HAK_KIND_L2) && heap != &hak_heap_none) {
     size_t offset = (size_t)((char *)p - slab->start);
     size_t place = hak_class_size(hak_slab_class(slab));
-    if (HAK_LIKELY(offset + place <= slab->run * HAK_SLAB_SIZE - hak_slab_gap(slab))) {
+    if (HAK_LIKELY(offset + place <= slab->capacity * place)) {
       uint64_t value = hak_seal_read(p, place);
       if (HAK_LIKELY(is_whole(p, place, value))) {
         hold(heap, slab, p, place, value);
@@ -114,7 +114,7 @@ HAK_HOT void hak_quarantine_free(void *p, const char *function) {
   if (HAK_UNLIKELY(!hak_range_find(p, &slab))) {
     free_other(p, function);
   } else if (HAK_UNLIKELY(hak_differs(&slab->local, heap))) {
-    free_not_tiny(heap, slab, p, function);
+    free_by_seal(heap, slab, p, function);
   } else {
     size_t place = slab->size;
     // Behind the slab may be nothing to read.

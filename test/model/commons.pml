@@ -40,7 +40,7 @@
 #endif
 mtype = { NEW, ATTACHED, ORPHAN, CLAIMED };
 
-byte place = NONE;                                     // commons[group]
+byte place = NONE;                                     // hak_commons[class / 2]
 mtype state[HEAPS] = NEW;
 byte inbox[HEAPS];                                     // slab + 1
 byte partial[HEAPS];                                   // set of PARTIAL slabs (owner)
@@ -72,7 +72,7 @@ inline claim() {
     :: else
     fi
 #else
-    d_step {                                           // cas_seq_cst(&heap->state, ORPHAN, CLAIMED)
+    d_step {                                           // hak_heap_take: cas_seq_cst(&heap->state, ..)
       ok = state[0] == ORPHAN;
       if
       :: ok -> state[0] = CLAIMED; assert(thread_of[0] == NONE); thread_of[0] = me

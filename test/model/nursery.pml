@@ -46,7 +46,7 @@ byte running;
 #define own(h) assert(thread_of[h] == NONE); thread_of[h] = me
 #define disown(h) assert(thread_of[h] == me); thread_of[h] = NONE
 
-// cas_seq_cst(&heap->state, ORPHAN, wanted)
+// hak_heap_take: cas_seq_cst(&heap->state, ORPHAN, wanted)
 inline cas_state(h, wanted) {
 #ifdef BROKEN_take_plain
   ok = state[h] == ORPHAN;

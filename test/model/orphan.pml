@@ -78,7 +78,7 @@ byte running;
 
 #define owns(h) (thread_of[h] == me)
 
-inline cas_state(h, wanted) { // cas_seq_cst(&heap->state, ORPHAN, wanted), in a d_step
+inline cas_state(h, wanted) { // hak_heap_take: cas_seq_cst(&heap->state, ORPHAN, wanted), in a d_step
   if
   :: state[h] == ORPHAN ->
     state[h] = wanted; assert(thread_of[h] == NONE); thread_of[h] = me; ok = 1

@@ -65,11 +65,15 @@ def _greatest(h, before):
     return max(found, key=lambda stats: stats["allocs"])
 
 
-def _random_mixed(h):
-    program = os.path.join(os.path.dirname(h.library), "bench", "bench_random_mixed")
+def _benchmark(h, name, *arguments):
+    program = os.path.join(os.path.dirname(h.library), "bench", name)
     if not os.path.exists(program):
-        raise Skip("bench_random_mixed is not built")
-    h.under(program, "10000000", "8192", "42", "256", "256")
+        raise Skip(f"{name} is not built")
+    h.under(program, *arguments)
+
+
+def _random_mixed(h):
+    _benchmark(h, "bench_random_mixed", "10000000", "8192", "42", "256", "256")
 
 
 def _python(h):
@@ -109,4 +113,19 @@ def supply(h):
     print(*said, sep="\n")
     if low:
         raise Failure(f"at most {100 * AT_LEAST:.0f} %: {', '.join(low)}")
+    return f"{len(said)} programs"
+
+
+def commons(h):
+    """Only threads whose blocks others free give slabs away (docs/decisions/0029-commons.md)."""
+    said, shares = [], []
+    for run in (("case_producer", "4", "400000"), ("larson", "1", "8", "1000", "5000", "100", "4141", "4")):
+        before = set(os.listdir(h.stats))
+        _benchmark(h, *run)
+        counters = _greatest(h, before)["counters"]
+        shares.append(counters["commons_give"] / counters["slab_full"])
+        said.append(f"{run[0]}: {counters['commons_give']:,} given of {counters['slab_full']:,} slabs used up")
+    print(*said, sep="\n")
+    if shares[0] < 0.5 or shares[1] > 0.01:
+        raise Failure("; ".join(said))
     return f"{len(said)} programs"
