@@ -114,7 +114,10 @@ struct hak_slab {
     void *free;    // tiny: LIFO list of free blocks (owner)
     uint64_t seen; // L2: blocks that were free at the last look (owner)
   };
-  uint64_t chains;   // tiny: taken back whole; a head's second word has the next (owner)
+  union {
+    uint64_t chains; // tiny: taken back whole; a head's second word has the next (owner)
+    char *first;     // L2: start once more, beside the mask (owner)
+  };
   hak_word_t allocs; // tiny: see HAK_FREES_BIAS (owner word)
   union {
     hak_word_t frees_left; // tiny: negative = event (owner word)
@@ -241,10 +244,10 @@ struct hak_heap {
   uint32_t pending;            // bytes in remote_map
   uint32_t ticks;              // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
-  uint16_t hints_used; // by rings, from the start
-  bool rings_grew;     // since the hints were last all dropped
-  bool kept_used;      // the L2.5 ring was asked since it was last tended
-  bool kept_refused;   // slabs did not stay in it since the last regret
+  uint16_t hints_used;    // by rings, from the start
+  uint16_t rings_refused; // places that rings wanted since the hints were last all dropped
+  bool kept_used;         // the L2.5 ring was asked since it was last tended
+  bool kept_refused;      // slabs did not stay in it since the last regret
   uint8_t kept_regrets;
   uint8_t kept_victim;                // the place that was emptied last
   uint32_t kept_slabs;                // in kept

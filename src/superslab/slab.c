@@ -40,6 +40,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   } else {
     hak_store_relaxed(&slab->mask, ((uint64_t)1 << info->capacity) - 1);
     slab->seen = 0;
+    slab->first = slab->start;
     slab->inverse = UINT64_MAX / info->size + 1;
     slab->hint = hak_slab_index(slab) << HAK_HINT_NUMBER_BITS;
     for (unsigned i = 1; i < info->run; i++) {

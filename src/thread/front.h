@@ -83,7 +83,7 @@ HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) {
   hak_slab_t *slab = hak_hint_slab(hint);
   hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
   hak_owner_inc(&ring->allocs);
-  return slab->start + (size_t)number * ring->size;
+  return slab->first + (size_t)number * ring->size;
 }
 
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed.

@@ -4,6 +4,10 @@
 #include "pool/l25.h"
 #include "thread/sparse.h"
 
+// So often a ring is refused places before all are taken away and given anew, for some may
+// belong to classes that are not in use any more.
+#define REFUSALS_MAX 256
+
 // Takes the oldest n hints out of a ring: blocks that will not be used soon.
 static void forget_oldest(hak_heap_t *heap, hak_ring_t *ring, uint32_t n) {
   uint32_t old[HAK_L2_RING]; // what follows may take more hints out of the ring
@@ -16,48 +20,58 @@ static void forget_oldest(hak_heap_t *heap, hak_ring_t *ring, uint32_t n) {
   }
 }
 
-// Gives a ring as many places as it wants, its hints in the first of them. False: there
-// are none left.
+// Gives a ring as many places as it wants; what lies behind its own moves up. False: there
+// are not so many left.
 static bool get_places(hak_heap_t *heap, hak_ring_t *ring) {
-  if (heap->hints_used + ring->wanted > HAK_RING_HINTS) return false;
-  uint32_t *places = heap->hints + heap->hints_used;
-  for (uint32_t i = 0; i < ring->count; i++) places[i] = ring->hint[i];
-  ring->hint = places;
+  uint32_t more = ring->wanted - ring->capacity;
+  if (heap->hints_used + more > HAK_RING_HINTS) return false;
+  uint32_t *end = heap->hints + heap->hints_used;
+  uint32_t *from = ring->capacity ? ring->hint + ring->capacity : end;
+  for (; end > from; end--) end[more - 1] = end[-1];
+  for (unsigned i = 0; i < HAK_L2_CLASSES; i++)
+    if (heap->ring[i].capacity && heap->ring[i].hint >= from) heap->ring[i].hint += more;
+  if (!ring->capacity) ring->hint = from;
   ring->capacity = ring->wanted;
-  heap->hints_used += ring->wanted;
+  heap->hints_used += more;
   return true;
 }
 
-// Takes all places away. If no ring has grown since that was done last, the classes in
-// use want more than there is: each shall want less.
+// Takes all places away; each ring shall begin with half of what it wanted.
 static void take_places(hak_heap_t *heap) {
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
     hak_ring_t *ring = &heap->ring[i];
     forget_oldest(heap, ring, ring->count);
     ring->capacity = 0;
     ring->missed = false;
-    if (!heap->rings_grew && ring->wanted > HAK_L2_RING_MIN) ring->wanted /= 2;
+    if (ring->wanted > HAK_L2_RING_MIN) ring->wanted /= 2;
   }
-  heap->rings_grew = false;
+  heap->rings_refused = 0;
   heap->hints_used = 0;
+}
+
+// More places for a ring that is full, if it was also found empty since it last was: it would
+// serve more if it were larger. False: there are none for it.
+static bool grow(hak_heap_t *heap, hak_ring_t *ring, uint32_t most) {
+  if (ring->capacity == 0) {
+    if (ring->wanted > most || ring->wanted == 0) ring->wanted = (uint16_t)most;
+  } else {
+    if (!ring->missed || ring->capacity >= most) return false;
+    uint32_t wanted = ring->capacity + HAK_L2_RING_MIN;
+    ring->wanted = (uint16_t)(wanted < most ? wanted : most);
+  }
+  if (get_places(heap, ring)) return true;
+  if (ring->capacity != 0) {
+    ring->wanted = (uint16_t)ring->capacity;
+    if (++heap->rings_refused < REFUSALS_MAX) return false;
+  }
+  take_places(heap);
+  return get_places(heap, ring);
 }
 
 void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
   uint32_t most = (uint32_t)hak_option(L2_RING_CAP);
   if (most == 0) return;
-  if (ring->capacity == 0 || (ring->missed && ring->capacity < most)) {
-    if (ring->capacity != 0) {
-      ring->wanted = (uint16_t)(2 * ring->capacity);
-      heap->rings_grew = true;
-    }
-    if (ring->wanted > most || ring->wanted == 0) ring->wanted = (uint16_t)most;
-    if (!get_places(heap, ring)) {
-      take_places(heap);
-      get_places(heap, ring);
-    }
-  } else {
-    forget_oldest(heap, ring, ring->capacity - ring->capacity / 2);
-  }
+  if (!grow(heap, ring, most)) forget_oldest(heap, ring, ring->capacity - ring->capacity / 2);
   ring->missed = false;
   ring->hint[ring->count++] = hint;
 }
@@ -88,7 +102,7 @@ void hak_ring_forget_all(hak_heap_t *heap) {
     ring->capacity = 0; // nor does it take what others free while the heap is an orphan
     ring->missed = false;
   }
-  heap->rings_grew = false;
+  heap->rings_refused = 0;
   heap->hints_used = 0;
 }
 

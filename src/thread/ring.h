@@ -7,8 +7,9 @@
 //
 // Capacities adapt to each class (row M4): a ring that was full and later empty would
 // have served more blocks if it were larger, so the next time it is full it grows, to
-// L2_RING_CAP at most. All rings of a thread share HAK_RING_HINTS places; when they are
-// used up, all hints are dropped, and the classes that are still in use get places anew.
+// L2_RING_CAP at most. All rings of a thread share HAK_RING_HINTS places. When they are used up
+// a ring does not grow; a class that has none yet, or many refusals, make all rings
+// give theirs up, with the hints, and those still in use get places anew.
 //
 // Invariants (hak_heap_check): the block that a hint names is marked free there, and the
 // run is not SPARE. Hence an allocation looks into the ring first and takes from a

@@ -100,12 +100,35 @@ static void places_run_out(void) {
     for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES; c++) swing(hak_class_size(c), 40, 3);
     unsigned used = 0;
     for (unsigned i = 0; i < HAK_L2_CLASSES; i++) used += hak_tls_heap->ring[i].capacity;
-    CHECK(used <= HAK_RING_HINTS && hak_tls_heap->hints_used <= HAK_RING_HINTS);
+    CHECK(used <= HAK_RING_HINTS && hak_tls_heap->hints_used == used);
     hak_heap_check(hak_tls_heap);
   }
   CHECK_EQUAL(statistics().live_blocks, 0);
 }
 ISOLATED(places_run_out)
+
+// Where all classes are in use, none loses its hints because another would like more places.
+static void places_are_kept(void) {
+  if (HAK_SECURE || hak_option(L2_RING_CAP) < HAK_L2_RING_MIN) return;
+  static void *p[1000];
+  uint64_t random = 1, served = 0, allocs = 0;
+  for (unsigned i = 0; i < 200000; i++) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    unsigned at = (unsigned)(random >> 33) % COUNT(p);
+    unsigned c = HAK_TINY_CLASSES + (unsigned)(random >> 45) % HAK_L2_CLASSES;
+    hak_free(p[at]);
+    CHECK((p[at] = hak_malloc(hak_class_size(c))) != NULL);
+  }
+  for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
+    served += hak_load_relaxed(&hak_tls_heap->ring[i].allocs);
+    allocs += hak_load_relaxed(&hak_tls_heap->classes[HAK_TINY_CLASSES + i].allocs);
+  }
+  allocs += served;
+  CHECK(served * 100 >= allocs * 85);
+  for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(places_are_kept)
 
 static void *foreign[4];
 static void *free_others(void *argument) {
@@ -259,6 +282,7 @@ int main(void) {
     ISOLATED_TEST(stale_hints),
     ISOLATED_TEST(capacity_follows_use),
     ISOLATED_TEST(places_run_out),
+    ISOLATED_TEST(places_are_kept),
     ISOLATED_TEST(others_blocks),
     ISOLATED_TEST(kept_runs_merge_and_split),
     ISOLATED_TEST(kept_runs_follow_use),
