@@ -238,7 +238,7 @@ struct hak_heap {
   hak_slab_t *l2[HAK_L2_CLASSES];
   _Alignas(64) hak_ring_t ring[HAK_L2_CLASSES];
   uint32_t hints[HAK_RING_HINTS]; // of all L2 rings
-  // Heads of the lists of PARTIAL slabs; of whole groups, for hak_heap_leave_orphan.
+  // Heads of the lists of PARTIAL slabs; of whole groups, for hak_orphan_leave.
   uint32_t partial[HAK_ORPHAN_GROUPS << HAK_ORPHAN_GROUP_SHIFT];
   uint32_t spare[HAK_CLASSES]; // the same of SPARE slabs (thread/warm.h)
   uint32_t pending;            // bytes in remote_map

@@ -50,6 +50,7 @@ static void check_tiny(const hak_slab_t *slab) {
 static void check_l2(hak_slab_t *slab) {
   uint64_t mask = hak_load_relaxed(&slab->mask);
   HAK_ASSERT(mask >> slab->capacity == 0);
+  HAK_ASSERT(slab->first == slab->start);
   // I5: no block is both free and on its way back.
   HAK_ASSERT((mask & hak_load_relaxed(&slab->remote)) == 0);
   for (unsigned i = 1; i < slab->run; i++) {

@@ -3,6 +3,7 @@
 #include "core/options.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/orphan.h"
 #include "thread/ring.h"
 #include "thread/sparse.h"
 
@@ -62,7 +63,7 @@ static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   heap->warm[c].slabs--;
   common->warm[c].slabs++;
   if (hak_slab_usable(slab)) hak_heap_bring_back(common, slab);
-  hak_heap_leave_orphan(common);
+  hak_orphan_leave(common);
   hak_heap_count_stat(heap, HAK_STAT_commons_give, 1);
   return true;
 }
@@ -88,7 +89,7 @@ bool hak_commons_find(hak_heap_t *heap, unsigned size_class) {
   hak_heap_drain(common);
   bool found = common->partial[size_class] != 0;
   if (found) hak_heap_give_partial(common, heap, size_class);
-  hak_heap_leave_orphan(common);
+  hak_orphan_leave(common);
   return found;
 }
 
@@ -103,7 +104,7 @@ void hak_commons_tend(hak_heap_t *heap) {
   if (!common) return;
   hak_heap_drain(common);
   hak_sparse_tend(common);
-  hak_heap_leave_orphan(common);
+  hak_orphan_leave(common);
 }
 
 void hak_commons_reclaim(void) {
@@ -113,7 +114,7 @@ void hak_commons_reclaim(void) {
     hak_heap_drain(common);
     hak_heap_release_idle(common);
     hak_sparse_trim_all(common);
-    hak_heap_leave_orphan(common);
+    hak_orphan_leave(common);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "thread/commons.h"
 #include "thread/front.h"
 #include "thread/nursery.h"
+#include "thread/orphan.h"
 #include "thread/process.h"
 #include "thread/quarantine.h"
 #include "thread/remote.h"
@@ -85,79 +86,6 @@ hak_heap_t *hak_heap_new(void) {
     }
     id = before + 1;
   }
-}
-
-// ---------------------------------------------------------------------------
-// Orphan lists (protocol H2). A list is a stack: number of the top heap and a tag
-// that changes with every update, so that a compare-and-swap never takes an old
-// top for the new one. A heap may stay listed when it is no orphan any more; who
-// pops it finds out from its state and drops it. `listed` keeps it from being
-// pushed twice.
-
-static _Atomic uint64_t orphans[HAK_ORPHAN_LISTS];
-
-static void push_orphan(unsigned list, hak_heap_t *heap) {
-  uint64_t top = hak_load_relaxed(&orphans[list]), next;
-  do {
-    hak_store_relaxed(&heap->next_orphan[list], (uint32_t)top);
-    next = ((top >> 32) + 1) << 32 | heap->id;
-    // Release: pairs with the acquire in pop_orphan; the link is there.
-  } while (!hak_cas_release(&orphans[list], &top, next));
-}
-
-static hak_heap_t *pop_orphan(unsigned list) {
-  uint64_t top = hak_load_acquire(&orphans[list]), next;
-  hak_heap_t *heap;
-  do {
-    if ((uint32_t)top == 0) return NULL;
-    heap = hak_heap_by_id((uint32_t)top);
-    // May be stale if another thread popped heap meanwhile: then the tag differs.
-    next = ((top >> 32) + 1) << 32 | hak_load_relaxed(&heap->next_orphan[list]);
-  } while (!hak_cas_acquire(&orphans[list], &top, next));
-  return heap;
-}
-
-// The caller has set state ORPHAN before. If the heap still counts as listed, then
-// it is, or take_orphan is between its pop and its look at the state, which comes
-// after it clears `listed`, so it finds the orphan.
-static void list_orphan(unsigned list, hak_heap_t *heap) {
-  if (!hak_exchange_seq_cst(&heap->listed[list], 1u)) push_orphan(list, heap);
-}
-
-// Takes an orphan off the list into state `wanted`. One that another thread has
-// attached or claimed meanwhile is dropped: that thread lists it again.
-static hak_heap_t *take_orphan(unsigned list, uint32_t wanted) {
-  hak_heap_t *heap;
-  while ((heap = pop_orphan(list)) != NULL) {
-    hak_store_seq_cst(&heap->listed[list], 0u);
-    if (hak_heap_take(heap, wanted)) return heap;
-  }
-  return NULL;
-}
-
-// Relaxed: a missed one is for the next thread.
-bool hak_heap_has_orphans(void) {
-  return (uint32_t)hak_load_relaxed(&orphans[HAK_ORPHANS_ALL]) != 0;
-}
-
-void hak_heap_leave_orphan(hak_heap_t *heap) {
-  if (hak_load_relaxed(&heap->nursery) || hak_load_relaxed(&heap->common)) {
-    hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN); // release, as below
-    return;
-  }
-  uint32_t rich = 0; // bit g: group g has a partial slab
-  for (unsigned group = 0; group < HAK_ORPHAN_GROUPS; group++) {
-    const uint32_t *partial = &heap->partial[group << HAK_ORPHAN_GROUP_SHIFT];
-    uint32_t any = 0;
-    for (unsigned i = 0; i < 1 << HAK_ORPHAN_GROUP_SHIFT; i++) any |= partial[i];
-    rich |= (uint32_t)(any != 0) << group;
-  }
-  // Release: pairs with the acquire in hak_heap_take.
-  hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
-  for (uint32_t rest = rich; rest != 0; rest &= rest - 1)
-    list_orphan(HAK_ORPHANS_GROUP + hak_low_bit(rest), heap);
-  if (rich) list_orphan(HAK_ORPHANS_RICH, heap);
-  list_orphan(HAK_ORPHANS_ALL, heap);
 }
 
 // ---------------------------------------------------------------------------
@@ -386,23 +314,21 @@ void hak_heap_service(hak_heap_t *owner) {
     if (!hak_heap_take(owner, HAK_HEAP_CLAIMED)) return;
     hak_heap_drain(owner);
     hak_heap_count_stat(owner, HAK_STAT_heap_service, 1);
-    hak_heap_leave_orphan(owner);
+    hak_orphan_leave(owner);
   }
 }
 
 // An orphan whose partial slabs this thread may take, until it leaves it. A nursery takes
 // none: its own slabs are padded.
 static hak_heap_t *claim_from(unsigned list, const hak_heap_t *mine) {
-  // Relaxed: a missed orphan is found at the next refill.
-  if ((uint32_t)hak_load_relaxed(&orphans[list]) == 0 || hak_load_relaxed(&mine->nursery))
-    return NULL;
-  hak_heap_t *orphan = take_orphan(list, HAK_HEAP_CLAIMED);
+  if (!hak_orphan_any(list) || hak_load_relaxed(&mine->nursery)) return NULL;
+  hak_heap_t *orphan = hak_orphan_take(list, HAK_HEAP_CLAIMED);
   if (orphan) hak_heap_drain(orphan);
   return orphan;
 }
 
 static void leave_claimed(hak_heap_t *orphan) {
-  hak_heap_leave_orphan(orphan);
+  hak_orphan_leave(orphan);
   hak_heap_service(orphan);
 }
 
@@ -497,8 +423,8 @@ void hak_heap_arm(void) {
 
 static hak_heap_t *attach(void) {
   hak_heap_t *heap = tls_ending ? NULL : hak_nursery_grow_up();
-  if (!heap) heap = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
-  if (!heap) heap = take_orphan(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
+  if (!heap) heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
+  if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
   if (!heap) {
     heap = hak_heap_new();
     if (!heap) return NULL;
@@ -549,7 +475,7 @@ static void detach(hak_heap_t *heap) {
   hak_commons_freed_here(heap); // the next thread may do other things
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
-  hak_heap_leave_orphan(heap);
+  hak_orphan_leave(heap);
   hak_heap_service(heap); // what was posted before the state changed
 }
 
@@ -580,11 +506,7 @@ void hak_heap_after_fork(void) {
   }
   hak_nursery_after_fork();
   hak_commons_after_fork();
-  for (unsigned list = 0; list < HAK_ORPHAN_LISTS; list++) {
-    uint64_t tag = (hak_load_relaxed(&orphans[list]) >> 32) + 1;
-    hak_store_seq_cst(&orphans[list], tag << 32);
-    if (mine != &hak_heap_none) hak_store_seq_cst(&mine->listed[list], 0u);
-  }
+  hak_orphan_after_fork(mine);
   if (mine == &hak_heap_none) return;
   // Chains that others had handed over may be torn likewise; those blocks are
   // lost to the child. (A set of L2 blocks is one word and cannot be torn.)

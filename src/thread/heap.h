@@ -90,7 +90,7 @@ HAK_INLINE void hak_heap_check(HAK_UNUSED hak_heap_t *heap) {}
 // has it.
 HAK_INLINE bool hak_heap_take(hak_heap_t *heap, uint32_t wanted) {
   uint32_t state = HAK_HEAP_ORPHAN;
-  // Acquire: pairs with the release in hak_heap_leave_orphan: all owner fields are this
+  // Acquire: pairs with the release in hak_orphan_leave: all owner fields are this
   // thread's now. Seq_cst: R2 and H2.
   return hak_cas_seq_cst(&heap->state, &state, wanted);
 }
@@ -99,12 +99,8 @@ HAK_INLINE bool hak_heap_take(hak_heap_t *heap, uint32_t wanted) {
 uint32_t hak_heap_count(void);
 hak_heap_t *hak_heap_by_id(uint32_t id);
 
-// For nurseries (thread/nursery.c): a heap in state NEW, NULL without memory; gives a heap
-// up (owner), which takes a call of hak_heap_service afterwards; whether there are heaps
-// of ended threads.
+// A heap in state NEW, NULL without memory.
 hak_heap_t *hak_heap_new(void);
-void hak_heap_leave_orphan(hak_heap_t *heap);
-bool hak_heap_has_orphans(void);
 
 // The pthread-key destructor and its registration (thread/process.c).
 void hak_heap_thread_end(void);

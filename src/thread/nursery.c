@@ -4,6 +4,7 @@
 #include "superslab/size_class.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/orphan.h"
 #include "thread/remote.h"
 
 #define TAKEN_CALLS 16 // a nursery that is taken counts as so many calls
@@ -30,7 +31,7 @@ static bool take(hak_heap_t *heap) {
   if (!hak_heap_take(heap, HAK_HEAP_ATTACHED)) return false;
   if (HAK_LIKELY(hak_load_relaxed(&heap->nursery))) return true;
   // It became a thread's own since it was looked for, and that thread has ended.
-  hak_heap_leave_orphan(heap);
+  hak_orphan_leave(heap);
   hak_heap_service(heap);
   return false;
 }
@@ -58,7 +59,7 @@ static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
 hak_heap_t *hak_nursery_enter(void) {
   // The first thread gets the first heap, and what ended threads left is used first: where
   // there are such heaps, threads tend to need one.
-  if (!is_young() || hak_heap_count() == 0 || hak_heap_has_orphans()) return NULL;
+  if (!is_young() || hak_heap_count() == 0 || hak_orphan_any(HAK_ORPHANS_ALL)) return NULL;
   tls_young.calls++;
   for (unsigned n = 0; n < HAK_NURSERIES; n++, found_taken()) {
     _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
@@ -80,7 +81,7 @@ hak_heap_t *hak_nursery_enter_for(hak_slab_t *slab) {
 void hak_nursery_leave(hak_heap_t *heap) {
   hak_heap_count_stat(heap, HAK_STAT_nursery, 1);
   if (heap->pending) hak_remote_flush(heap);
-  hak_heap_leave_orphan(heap);
+  hak_orphan_leave(heap);
   hak_heap_service(heap); // what was posted before the state changed
 }
 

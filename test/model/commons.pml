@@ -11,8 +11,8 @@
 // Each runs its script once. What then is left in inboxes waits for a next look by design, so
 // init takes those looks: each thread's next refill, and one into the commons.
 //
-// Mirrors src/thread/commons.c: make, claim, give, hak_commons_adopt; src/thread/heap.c:
-// hak_heap_leave_orphan, hak_heap_post, hak_heap_drain, take_back, hak_heap_give_partial,
+// Mirrors src/thread/commons.c: make, claim, give, hak_commons_adopt; src/thread/orphan.c:
+// hak_orphan_leave; src/thread/heap.c: hak_heap_post, hak_heap_drain, take_back, hak_heap_give_partial,
 // hak_heap_service; src/thread/remote.c: push. The words of slabs are those of L2 runs. A slab
 // comes back with its first free block.
 //
@@ -115,7 +115,7 @@ inline make() {
   fi
 }
 
-// hak_heap_leave_orphan(common)
+// hak_orphan_leave(common)
 inline leave() {
   d_step { assert(owns(0)); thread_of[0] = NONE; state[0] = ORPHAN }
 }

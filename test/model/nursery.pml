@@ -9,8 +9,8 @@
 // one, and tidies it if nobody has it (hak_heap_service).
 //
 // Mirrors src/thread/nursery.c: hak_nursery_enter, make, take, hak_nursery_leave,
-// hak_nursery_grow_up; src/thread/heap.c: hak_heap_leave_orphan, hak_heap_post, hak_heap_service. One remote free stands for an inbox; what
-// is in it is in remote.pml and orphan.pml.
+// hak_nursery_grow_up; src/thread/orphan.c: hak_orphan_leave; src/thread/heap.c: hak_heap_post,
+// hak_heap_service. One remote free stands for an inbox; what is in it is in remote.pml and orphan.pml.
 //
 // Checked: a nursery has never two owners, and is worked on by its owner only; each one
 // made stands in its place until a thread keeps it, and is listed when that thread has ended,
@@ -69,7 +69,7 @@ inline drain(h) {
   d_step { assert(thread_of[h] == me); inbox[h] = 0 }  // exchange_seq_cst(&heap->inbox, 0)
 }
 
-// hak_heap_leave_orphan(heap)
+// hak_orphan_leave(heap)
 inline leave(h) {
   // store_seq_cst(&heap->state, ORPHAN); what lists it after that is in orphan_list.pml
   d_step { disown(h); state[h] = ORPHAN; listed[h] = !nursery[h] }

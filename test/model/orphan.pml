@@ -12,8 +12,8 @@
 // Each thread runs its script once, so every path ends, and then nothing may be
 // left behind.
 //
-// Mirrors src/thread/heap.c: take_orphan, list_orphan, hak_heap_leave_orphan, hak_heap_post,
-// hak_heap_drain, give_partial, hak_heap_service, hak_heap_adopt, attach, detach;
+// Mirrors src/thread/orphan.c: hak_orphan_take, list_orphan, hak_orphan_leave;
+// src/thread/heap.c: hak_heap_post, hak_heap_drain, give_partial, hak_heap_service, hak_heap_adopt, attach, detach;
 // src/thread/remote.c: push. The words of slabs are those of L2 runs (masks); the
 // tiny ones are in remote.pml. The lists are sets here; their links and tags are
 // in orphan_list.pml.
@@ -37,9 +37,9 @@
 // broken orphan_full BROKEN_rich_before_drain: service lists by what was PARTIAL before it drained
 // model orphan_attach -DWITH_TAKER -DMASK0=1 -DFREES1=2 -DFREES2=4
 // broken orphan_attach BROKEN_claim_plain: as above
-// broken orphan_attach BROKEN_list_first: hak_heap_leave_orphan lists the heap before its state says ORPHAN
-// broken orphan_attach BROKEN_attach_plain: take_orphan checks the state, then stores ATTACHED
-// broken orphan_attach BROKEN_unlist_late: take_orphan clears listed after its look at the state
+// broken orphan_attach BROKEN_list_first: hak_orphan_leave lists the heap before its state says ORPHAN
+// broken orphan_attach BROKEN_attach_plain: hak_orphan_take checks the state, then stores ATTACHED
+// broken orphan_attach BROKEN_unlist_late: hak_orphan_take clears listed after its look at the state
 // model orphan_chain -DWITH_ADOPTER -DMASK0=3 -DMASK1=3 -DFREES1=36
 
 #define HEAPS 3
@@ -101,7 +101,7 @@ inline list_orphan(l, h) {
   fi
 }
 
-// hak_heap_leave_orphan(heap)
+// hak_orphan_leave(heap)
 inline leave_orphan(h) {
 #ifdef BROKEN_list_first
   rich = partial[h] != 0;
@@ -128,7 +128,7 @@ inline leave_orphan(h) {
 #endif
 }
 
-// take_orphan(list, wanted): got = heap, NONE if there was none.
+// hak_orphan_take(list, wanted): got = heap, NONE if there was none.
 inline take_orphan(l, wanted) {
   do
   :: d_step { on[0].list[l] -> on[0].list[l] = 0; got = 0 }; // pop_orphan: the top may be any
@@ -259,7 +259,7 @@ adopt_drained:
       partial[mine] = partial[mine] | (1 << s) }
   :: true -> break
   od;
-  leave_orphan(got);                                   // hak_heap_leave_orphan(orphan)
+  leave_orphan(got);                                   // hak_orphan_leave(orphan)
 #ifdef BROKEN_adopt_no_service
   goto adopted;
 #endif
@@ -292,7 +292,7 @@ detach_drained:
 #ifdef BROKEN_look_early
   early = inbox[mine] == 0;
 #endif
-  leave_orphan(mine);                                  // hak_heap_leave_orphan(heap)
+  leave_orphan(mine);                                  // hak_orphan_leave(heap)
 #ifdef BROKEN_leave_no_service
   goto ended;
 #endif
@@ -352,7 +352,7 @@ drained:
   :: depth == 0 && then == GO_ON -> goto thread_end
   :: else
   fi;
-  leave_orphan(heap[depth]);                           // hak_heap_service: hak_heap_leave_orphan(owner)
+  leave_orphan(heap[depth]);                           // hak_heap_service: hak_orphan_leave(owner)
 #ifdef BROKEN_service_once
   goto serviced;
 #endif

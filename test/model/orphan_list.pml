@@ -6,8 +6,8 @@
 // it again, twice each; a third claims heaps without asking the list, as
 // hak_heap_service does, and leaves them.
 //
-// Mirrors src/thread/heap.c: push_orphan, pop_orphan, list_orphan, take_orphan,
-// hak_heap_leave_orphan. Tags are 32 bits there; here they grow without end, a thread makes
+// Mirrors src/thread/orphan.c: push_orphan, pop_orphan, list_orphan, hak_orphan_take,
+// hak_orphan_leave. Tags are 32 bits there; here they grow without end, a thread makes
 // few updates. (A false match needs 2^32 updates between two steps of one thread.)
 //
 // Checked: nobody pushes a heap that is on the list; a heap has one owner; the
@@ -29,21 +29,21 @@ mtype = { ORPHAN, TAKEN };
 mtype state[HEAPS + 1];
 bit listed[HEAPS + 1];
 byte next[HEAPS + 1];                                  // heap->next_orphan, by number
-byte top, tag;                                         // orphans[list]
+byte top, tag;                                         // hak_orphans[list]
 // Truth: the list from bottom to top, how long it is, who owns a heap (0: nobody).
 byte stack[HEAPS + 2], length;
 byte taken_by[HEAPS + 1];
 byte running;
 
 inline push_orphan() {
-  d_step { old_top = top; old_tag = tag };             // top = load_relaxed(&orphans[list])
+  d_step { old_top = top; old_tag = tag };             // top = load_relaxed(&hak_orphans[list])
   do
   ::
 #ifndef BROKEN_link_late
     next[h] = old_top; // store_relaxed(&heap->next_orphan[list], top)
 #endif
     if
-    :: d_step { top == old_top && tag == old_tag ->    // cas_release(&orphans[list], &top, next)
+    :: d_step { top == old_top && tag == old_tag ->    // cas_release(&hak_orphans[list], &top, next)
         top = h; set_tag();
         assert(length < HEAPS);
         stack[length] = h; length++ };
@@ -57,13 +57,13 @@ inline push_orphan() {
 }
 
 inline pop_orphan() { // h = heap or 0
-  d_step { old_top = top; old_tag = tag };             // top = load_acquire(&orphans[list])
+  d_step { old_top = top; old_tag = tag };             // top = load_acquire(&hak_orphans[list])
   do
   :: old_top == 0 -> h = 0; break
   :: else ->
     link = next[old_top];                              // load_relaxed(&heap->next_orphan[list])
     if
-    :: d_step { top == old_top && tag == old_tag ->    // cas_acquire(&orphans[list], &top, next)
+    :: d_step { top == old_top && tag == old_tag ->    // cas_acquire(&hak_orphans[list], &top, next)
         h = old_top; top = link; set_tag();
         length--; assert(stack[length] == h);
         stack[length] = 0;

@@ -39,8 +39,8 @@ MUTATIONS = (
              "if (idle > 0 && now > (int32_t)keep) {", "if (idle > 0 && now > (int32_t)keep && keep == UINT32_MAX) {",
              ("unit_shared_pool",), ("unit.shared_pool",)),
     Mutation("orphans", "heaps of ended threads are taken by new ones", "src/thread/heap.c",
-             "hak_heap_t *heap = take_orphan(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);\n"
-             "  if (!heap) heap = take_orphan(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);\n",
+             "hak_heap_t *heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);\n"
+             "  if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);\n",
              "hak_heap_t *heap = NULL;\n",
              ("unit_threads",), ("unit.threads",)),
     Mutation("remote", "no block freed by another thread is lost", "src/thread/heap.c",
