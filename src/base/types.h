@@ -177,7 +177,7 @@ struct hak_ring {
   uint32_t count;    // hints in it, the newest last
   uint32_t capacity; // hints that it has room for
   uint32_t size;     // of the class's blocks, in bytes
-  uint16_t wanted;   // capacity it would like to have
+  uint16_t wanted;   // capacity that it has, or begins with
   bool missed;       // was found empty since it last was full
   hak_word_t allocs; // blocks handed out by way of the ring
 };
@@ -245,7 +245,7 @@ struct hak_heap {
   uint32_t ticks;              // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
   uint16_t hints_used;    // by rings, from the start
-  uint16_t rings_refused; // places that rings wanted since the hints were last all dropped
+  uint16_t rings_refused; // times one did not get places since the hints were last all dropped
   bool kept_used;         // the L2.5 ring was asked since it was last tended
   bool kept_refused;      // slabs did not stay in it since the last regret
   uint8_t kept_regrets;

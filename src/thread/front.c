@@ -199,7 +199,7 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
     slab->carved = (uint16_t)(i + 1);
     if (zeroed) *zeroed = slab->zeroed;
   }
-  return slab->start + (size_t)i * ring->size;
+  return slab->first + (size_t)i * ring->size;
 }
 
 static void *take_l25(hak_heap_t *heap, size_t size, bool *zeroed) {

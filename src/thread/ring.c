@@ -20,10 +20,23 @@ static void forget_oldest(hak_heap_t *heap, hak_ring_t *ring, uint32_t n) {
   }
 }
 
-// Gives a ring as many places as it wants; what lies behind its own moves up. False: there
+void hak_ring_forget_all(hak_heap_t *heap) {
+  for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
+    hak_ring_t *ring = &heap->ring[i];
+    forget_oldest(heap, ring, ring->count);
+    ring->capacity = 0; // nor does it take what others free while the heap is an orphan
+    ring->missed = false;
+  }
+  heap->rings_refused = 0;
+  heap->hints_used = 0;
+}
+
+// Gives a ring its first places or a few more; what lies behind its own moves up. False: there
 // are not so many left.
-static bool get_places(hak_heap_t *heap, hak_ring_t *ring) {
-  uint32_t more = ring->wanted - ring->capacity;
+static bool get_places(hak_heap_t *heap, hak_ring_t *ring, uint32_t most) {
+  uint32_t wanted = ring->capacity ? ring->capacity + HAK_L2_RING_MIN : ring->wanted;
+  if (wanted > most) wanted = most;
+  uint32_t more = wanted - ring->capacity;
   if (heap->hints_used + more > HAK_RING_HINTS) return false;
   uint32_t *end = heap->hints + heap->hints_used;
   uint32_t *from = ring->capacity ? ring->hint + ring->capacity : end;
@@ -31,41 +44,27 @@ static bool get_places(hak_heap_t *heap, hak_ring_t *ring) {
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++)
     if (heap->ring[i].capacity && heap->ring[i].hint >= from) heap->ring[i].hint += more;
   if (!ring->capacity) ring->hint = from;
-  ring->capacity = ring->wanted;
+  ring->capacity = wanted;
+  ring->wanted = (uint16_t)wanted;
   heap->hints_used += more;
   return true;
 }
 
-// Takes all places away; each ring shall begin with half of what it wanted.
+// Takes all places away; each ring shall begin with half of what it had.
 static void take_places(hak_heap_t *heap) {
-  for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
-    hak_ring_t *ring = &heap->ring[i];
-    forget_oldest(heap, ring, ring->count);
-    ring->capacity = 0;
-    ring->missed = false;
-    if (ring->wanted > HAK_L2_RING_MIN) ring->wanted /= 2;
-  }
-  heap->rings_refused = 0;
-  heap->hints_used = 0;
+  hak_ring_forget_all(heap);
+  for (unsigned i = 0; i < HAK_L2_CLASSES; i++)
+    if (heap->ring[i].wanted > HAK_L2_RING_MIN) heap->ring[i].wanted /= 2;
 }
 
 // More places for a ring that is full, if it was also found empty since it last was: it would
 // serve more if it were larger. False: there are none for it.
 static bool grow(hak_heap_t *heap, hak_ring_t *ring, uint32_t most) {
-  if (ring->capacity == 0) {
-    if (ring->wanted > most || ring->wanted == 0) ring->wanted = (uint16_t)most;
-  } else {
-    if (!ring->missed || ring->capacity >= most) return false;
-    uint32_t wanted = ring->capacity + HAK_L2_RING_MIN;
-    ring->wanted = (uint16_t)(wanted < most ? wanted : most);
-  }
-  if (get_places(heap, ring)) return true;
-  if (ring->capacity != 0) {
-    ring->wanted = (uint16_t)ring->capacity;
-    if (++heap->rings_refused < REFUSALS_MAX) return false;
-  }
+  if (ring->capacity != 0 && (!ring->missed || ring->capacity >= most)) return false;
+  if (get_places(heap, ring, most)) return true;
+  if (ring->capacity != 0 && ++heap->rings_refused < REFUSALS_MAX) return false;
   take_places(heap);
-  return get_places(heap, ring);
+  return get_places(heap, ring, most);
 }
 
 void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
@@ -93,17 +92,6 @@ void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab) {
   for (uint32_t i = 0; i < ring->count; i++)
     if (hak_hint_slab(ring->hint[i]) != slab) ring->hint[kept++] = ring->hint[i];
   ring->count = kept;
-}
-
-void hak_ring_forget_all(hak_heap_t *heap) {
-  for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
-    hak_ring_t *ring = &heap->ring[i];
-    forget_oldest(heap, ring, ring->count);
-    ring->capacity = 0; // nor does it take what others free while the heap is an orphan
-    ring->missed = false;
-  }
-  heap->rings_refused = 0;
-  heap->hints_used = 0;
 }
 
 // ---------------------------------------------------------------------------

@@ -111,13 +111,12 @@ ISOLATED(places_run_out)
 static void places_are_kept(void) {
   if (HAK_SECURE || hak_option(L2_RING_CAP) < HAK_L2_RING_MIN) return;
   static void *p[1000];
-  uint64_t random = 1, served = 0, allocs = 0;
+  uint64_t seed = 1, served = 0, allocs = 0;
   for (unsigned i = 0; i < 200000; i++) {
-    random = random * 6364136223846793005u + 1442695040888963407u;
-    unsigned at = (unsigned)(random >> 33) % COUNT(p);
-    unsigned c = HAK_TINY_CLASSES + (unsigned)(random >> 45) % HAK_L2_CLASSES;
+    size_t at = chance_below(&seed, COUNT(p));
     hak_free(p[at]);
-    CHECK((p[at] = hak_malloc(hak_class_size(c))) != NULL);
+    p[at] = hak_malloc(hak_class_size(HAK_TINY_CLASSES + (unsigned)chance_below(&seed, HAK_L2_CLASSES)));
+    CHECK(p[at] != NULL);
   }
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
     served += hak_load_relaxed(&hak_tls_heap->ring[i].allocs);
