@@ -67,10 +67,13 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class);
 void hak_slab_clear(hak_slab_t *slab);
 
 // Blocks not free and not uncarved: held by the program or freed remotely.
+HAK_INLINE uint64_t hak_slab_live_tiny(const hak_slab_t *slab) {
+  hak_slab_t *s = (hak_slab_t *)slab;
+  return hak_load_relaxed(&s->allocs) + hak_load_relaxed(&s->frees_left) - HAK_FREES_BIAS;
+}
 HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
   hak_slab_t *s = (hak_slab_t *)slab;
-  if (hak_slab_kind(s) == HAK_KIND_TINY)
-    return hak_load_relaxed(&s->allocs) + hak_load_relaxed(&s->frees_left) - HAK_FREES_BIAS;
+  if (hak_slab_kind(s) == HAK_KIND_TINY) return hak_slab_live_tiny(s);
   return s->capacity - hak_count_bits64(hak_load_relaxed(&s->mask));
 }
 
@@ -125,13 +128,20 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue);
 
 // Counters for the next place: see HAK_FREES_BIAS. mark is the number of live
 // blocks below which free raises the event; none for ACTIVE.
+HAK_INLINE void hak_slab_count(hak_slab_t *slab, uint64_t live) {
+  hak_store_relaxed(&slab->allocs, live);
+  hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
+}
+HAK_INLINE void hak_slab_await(hak_slab_t *slab, uint64_t live, uint64_t mark) {
+  hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);
+  hak_store_relaxed(&slab->frees_left, live - mark);
+}
+
 HAK_INLINE void hak_slab_enter_active(hak_slab_t *slab) {
   slab->place = HAK_PLACE_ACTIVE;
   if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
   slab->waits = false;
-  uint64_t live = hak_slab_live(slab);
-  hak_store_relaxed(&slab->allocs, live);
-  hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
+  hak_slab_count(slab, hak_slab_live_tiny(slab));
 }
 
 HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
@@ -142,8 +152,7 @@ HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint6
     hak_slab_lost(slab, slab->carved - live);
     live = slab->carved;
   }
-  hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);
-  hak_store_relaxed(&slab->frees_left, live - mark);
+  hak_slab_await(slab, live, mark);
 }
 
 #endif

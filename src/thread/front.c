@@ -14,7 +14,6 @@
 #include "thread/sparse.h"
 #include "thread/warm.h"
 
-#define FLUSH_TICKS 64    // refills between two flushes of the remote map
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
 #define RANDOM_BLOCKS 4   // secure library: an L2 block is one of so many
 #define BATCH_MAX 128     // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
@@ -115,7 +114,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   bool tiny = c < HAK_TINY_CLASSES;
   uint32_t got = 0;
   hak_owner_inc(&heap->classes[c].refills);
-  if (++heap->ticks >= FLUSH_TICKS) {
+  if (++heap->ticks >= HAK_HEAP_TICKS) {
     hak_remote_flush(heap);
     hak_ring_tend(heap);
     hak_sparse_tend(heap);
@@ -256,8 +255,7 @@ static void *hand_out(void *p, HAK_UNUSED size_t size) {
   return p;
 }
 
-void *hak_front_alloc(size_t size, bool *zeroed) {
-  if (zeroed) *zeroed = false;
+HAK_NOINLINE static void *alloc_any(size_t size, bool *zeroed) {
   if (HAK_UNLIKELY(size > HAK_SIZE_MAX - HAK_TAIL)) return NULL;
   if (HAK_UNLIKELY(hak_option(GUARD) != 0)) {
     void *guarded = hak_guard_alloc(size);
@@ -274,6 +272,20 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
   else p = alloc_huge(heap, total, 1, zeroed);
   hak_heap_leave(heap);
   return hand_out(p, size);
+}
+
+HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zeroed) {
+  hak_slab_t *next = hak_option(GUARD) == 0 ? hak_heap_turn(hak_tls_heap, front) : NULL;
+  return HAK_LIKELY(next != NULL) ? hand_out(hak_front_pop(next), size) : alloc_any(size, zeroed);
+}
+
+void *hak_front_alloc(size_t size, bool *zeroed) {
+  if (zeroed) *zeroed = false;
+  if (size > HAK_TINY_MAX - HAK_TAIL) return alloc_any(size, zeroed);
+  hak_slab_t *front = hak_tls_heap->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
+  // By I1 a front with so many live blocks has none anywhere; hak_slab_none has fewer.
+  bool used_up = hak_slab_live_tiny(front) == front->capacity;
+  return used_up ? alloc_turned(front, size, zeroed) : alloc_any(size, zeroed);
 }
 
 void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {

@@ -91,23 +91,27 @@ hak_heap_t *hak_heap_new(void) {
 // ---------------------------------------------------------------------------
 // Fronts and lists (owner).
 
-void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab) {
-  if (size_class >= HAK_TINY_CLASSES) {
-    heap->l2[size_class - HAK_TINY_CLASSES] = slab;
-    return;
-  }
-  size_t last = hak_class_size(size_class) >> HAK_MIN_SHIFT;
-  size_t first = size_class ? (hak_class_size(size_class - 1) >> HAK_MIN_SHIFT) + 1 : 0;
-  for (size_t i = first; i <= last; i++) heap->tiny[i] = slab;
+HAK_INLINE void set_front_tiny(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab) {
+  const hak_class_info_t *info = &hak_classes[size_class];
+  hak_slab_t **last = &heap->tiny[info->size >> HAK_MIN_SHIFT];
+  for (hak_slab_t **entry = last - info->spacing; entry <= last; entry++) *entry = slab;
+  if (size_class == 0) heap->tiny[0] = slab;
 }
 
-void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab) {
+void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab) {
+  if (size_class < HAK_TINY_CLASSES) set_front_tiny(heap, size_class, slab);
+  else heap->l2[size_class - HAK_TINY_CLASSES] = slab;
+}
+
+HAK_INLINE void add_partial(hak_heap_t *heap, hak_slab_t *slab) {
   uint32_t index = hak_slab_index(slab), *head = &heap->partial[hak_slab_class(slab)];
   slab->prev = 0;
   slab->next = *head;
   if (*head) hak_slab_at(*head)->prev = index;
   *head = index;
 }
+
+void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab) { add_partial(heap, slab); }
 
 void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab->prev) hak_slab_at(slab->prev)->next = slab->next;
@@ -149,6 +153,7 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
 static uint32_t back_in_use(const hak_slab_t *slab) {
   uint32_t back = slab->capacity / (uint32_t)hak_option(FULL_MARK);
   if (slab->capacity <= FEW_BLOCKS) back *= 2;
+  if (back > slab->capacity) return slab->capacity;
   return back < 1 ? 1 : back;
 }
 
@@ -156,6 +161,39 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
   hak_slab_leave_active(slab, HAK_PLACE_FULL, slab->capacity - back_in_use(slab) + 1);
   hak_heap_count_stat(heap, HAK_STAT_slab_full, 1);
   hak_commons_give(heap, slab);
+}
+
+// Nothing is due that a refill looks after.
+HAK_INLINE bool nothing_due(hak_heap_t *heap) {
+  return hak_load_relaxed(&heap->inbox) == 0 && heap->ticks + 1 < HAK_HEAP_TICKS &&
+         heap->others < HAK_OTHERS_ENOUGH && !hak_heap_reclaim_asked(heap) &&
+         !hak_warm_draining(heap);
+}
+
+hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front) {
+  unsigned c = hak_slab_class(front);
+  hak_slab_t *next = hak_slab_at(heap->partial[c]);
+  if (heap->partial[c] == 0 || next->free == NULL || next->absent != 0 ||
+      hak_load_relaxed(&front->remote) != 0 || !nothing_due(heap) || hak_pool_draining(next) ||
+      !hak_warm_hit(heap, c))
+    return NULL;
+  uint64_t full = front->capacity, allocs = hak_load_relaxed(&front->allocs);
+  front->place = HAK_PLACE_FULL;
+  hak_slab_await(front, full, full - back_in_use(front) + 1);
+  if ((heap->partial[c] = next->next) != 0) hak_slab_at(next->next)->prev = 0;
+  next->place = HAK_PLACE_ACTIVE;
+  next->waits = false;
+  uint64_t live = hak_slab_live_tiny(next);
+  hak_slab_count(next, live);
+  set_front_tiny(heap, c, next);
+  heap->ticks++;
+  hak_class_stats_t *stats = &heap->classes[c];
+  hak_owner_add(&stats->allocs, allocs - live);
+  hak_owner_inc(&stats->refills);
+  hak_owner_add(&stats->blocks, next->capacity - live);
+  hak_owner_inc(&heap->stats[HAK_STAT_slab_full]);
+  hak_owner_inc(&heap->stats[HAK_STAT_refill_warm]);
+  return next;
 }
 
 void hak_heap_tend_shared(void) {
@@ -183,22 +221,25 @@ void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *par
 // A slab may go back only when nobody is about to touch its remote word: with no
 // live block no new remote free can start, but one that was already collected
 // may still be on its way to the inbox (QUEUED).
-static bool releasable(hak_slab_t *slab) {
+HAK_INLINE bool releasable(hak_slab_t *slab) {
   // Acquire: pairs with the inbox traffic that cleared QUEUED.
   return hak_slab_unused(slab) && hak_load_acquire(&slab->remote) == 0;
 }
 
-void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) {
-  if (slab->place != HAK_PLACE_FULL) return;
+HAK_INLINE void bring_back(hak_heap_t *heap, hak_slab_t *slab) {
   hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
-  hak_heap_add_partial(heap, slab);
+  add_partial(heap, slab);
   hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
+}
+
+void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) {
+  if (slab->place == HAK_PLACE_FULL) bring_back(heap, slab);
 }
 
 // The slab's live blocks fell below its mark.
 static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
   if (slab->place == HAK_PLACE_ACTIVE) return;
-  hak_heap_bring_back(heap, slab);
+  if (slab->place == HAK_PLACE_FULL) bring_back(heap, slab);
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
@@ -370,10 +411,10 @@ static void reclaim(hak_heap_t *heap) {
 
 // Protocol T1: a request is a new number; each owner compares it with the one it has
 // met last whenever it does not hit the front. Relaxed: nothing is handed over by it.
-static _Atomic uint32_t reclaim_requests;
+_Atomic uint32_t hak_heap_requests;
 
 bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
-  hak_fetch_add_relaxed(&reclaim_requests, 1);
+  hak_fetch_add_relaxed(&hak_heap_requests, 1);
   if (heap) hak_heap_reclaim_if_asked(heap);
   else hak_commons_reclaim();
   hak_nursery_reclaim();
@@ -383,9 +424,8 @@ bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
 }
 
 void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
-  uint32_t requests = hak_load_relaxed(&reclaim_requests);
-  if (HAK_LIKELY(heap->reclaim_met == requests)) return;
-  heap->reclaim_met = requests;
+  if (HAK_LIKELY(!hak_heap_reclaim_asked(heap))) return;
+  heap->reclaim_met = hak_load_relaxed(&hak_heap_requests);
   reclaim(heap);
 }
 

@@ -19,6 +19,8 @@
 HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
 HAK_INTERNAL extern hak_heap_t hak_heap_none;
 
+#define HAK_HEAP_TICKS 64 // refills between two looks at what is held back
+
 // For slow paths: the calling thread's heap, attached if it had none. NULL if no
 // memory can be had for one. Every enter is followed by a leave: a thread that is
 // ending keeps its heap for that one call only.
@@ -57,6 +59,10 @@ void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_retire(hak_heap_t *heap, hak_slab_t *slab);
 // The same, but the caller puts another slab, or none, into the front.
 void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab);
+// The commonest refill of a tiny class in few steps: all blocks of the front are live, the
+// newest PARTIAL slab has a free list, and nothing else is due. That slab, in front; NULL: it
+// is not so, and nothing was done (owner).
+hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front);
 // A slab in no list that has nothing to hand out becomes FULL (owner).
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
 // This thread freed a block of the slab, and its live blocks fell below its mark (owner).
@@ -77,6 +83,10 @@ void hak_heap_release_idle(hak_heap_t *heap);
 bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep);
 // Follows such a request of another thread (owner).
 void hak_heap_reclaim_if_asked(hak_heap_t *heap);
+HAK_INTERNAL extern _Atomic uint32_t hak_heap_requests; // so far
+HAK_INLINE bool hak_heap_reclaim_asked(const hak_heap_t *heap) {
+  return heap->reclaim_met != hak_load_relaxed(&hak_heap_requests);
+}
 
 // Debug builds: walks the heap's slabs and aborts if an invariant of types.h does
 // not hold (owner).

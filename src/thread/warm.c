@@ -6,9 +6,8 @@
 #include "thread/heap.h"
 #include "thread/ring.h"
 
-// The budget of a class follows the hit rate over WINDOW refills that needed
-// another slab: below 80 % it grows, above 95 % it shrinks.
-#define WINDOW 16
+// The budget of a class follows the hit rate over a window: below 80 % it grows, above
+// 95 % it shrinks.
 #define GROW_BELOW_PERCENT 80
 #define SHRINK_ABOVE_PERCENT 95
 
@@ -78,8 +77,8 @@ void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
     warm->released = 0;
   }
   *(hit ? &warm->had : &warm->lacked) += 1;
-  if (warm->had + warm->lacked < WINDOW) return;
-  unsigned percent = warm->had * 100u / WINDOW;
+  if (warm->had + warm->lacked < HAK_WARM_WINDOW) return;
+  unsigned percent = warm->had * 100u / HAK_WARM_WINDOW;
   if (percent > SHRINK_ABOVE_PERCENT && warm->budget > 0) warm->budget--;
   else if (percent < GROW_BELOW_PERCENT && warm->budget < hak_option(WARM_POOL) &&
            hak_option(WARM_PREFILL) != 0)

@@ -20,6 +20,16 @@ void hak_warm_init(hak_heap_t *heap);
 hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class);
 // A refill needed another slab, and the warm pool had one or not.
 void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit);
+// The same for a hit of a class that does not grow; false: not counted, as more is due.
+#define HAK_WARM_WINDOW 16 // refills that needed another slab, between two looks at the budget
+HAK_INLINE bool hak_warm_hit(hak_heap_t *heap, unsigned size_class) {
+  hak_warm_t *warm = &heap->warm[size_class];
+  if (warm->had + warm->lacked + 1 >= HAK_WARM_WINDOW) return false;
+  hak_owner_inc32(&warm->hits);
+  warm->had++;
+  warm->growth = 0;
+  return true;
+}
 
 // Unused slabs worth bringing along by the trip that a miss makes now.
 unsigned hak_warm_wants(hak_heap_t *heap, unsigned size_class);
@@ -42,10 +52,12 @@ bool hak_warm_drop(hak_heap_t *heap);
 bool hak_warm_drop_many(hak_heap_t *heap);
 bool hak_warm_drop_draining(hak_heap_t *heap);
 // The last, if one has begun to drain since.
-HAK_INLINE void hak_warm_look_for_draining(hak_heap_t *heap) {
+HAK_INLINE bool hak_warm_draining(const hak_heap_t *heap) {
   // Relaxed: one that began this moment is seen at the next look.
-  if (heap->drainings != (uint32_t)hak_load_relaxed(&hak_pool_counts.draining))
-    hak_warm_drop_draining(heap);
+  return heap->drainings != (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
+}
+HAK_INLINE void hak_warm_look_for_draining(hak_heap_t *heap) {
+  if (hak_warm_draining(heap)) hak_warm_drop_draining(heap);
 }
 
 #endif

@@ -74,6 +74,75 @@ static void partial_lists(void) {
 ISOLATED(partial_lists)
 
 // ---------------------------------------------------------------------------
+// From slab to slab.
+
+#define TURN_SIZE 1000
+#define TURN_SLABS 3
+static void *turn_blocks[TURN_SLABS][HAK_SLAB_SIZE / TURN_SIZE];
+
+// Slabs used up but for the last one, which is in front; blocks of each.
+static unsigned use_up(void) {
+  unsigned c = hak_size_class(TURN_SIZE), capacity = hak_classes[c].capacity;
+  for (unsigned s = 0; s < TURN_SLABS; s++)
+    for (unsigned i = 0; i < capacity; i++) turn_blocks[s][i] = hak_malloc(TURN_SIZE);
+  return capacity;
+}
+static hak_slab_t *turn_slab(unsigned s) { return hak_slab_lookup(turn_blocks[s][0]); }
+
+// A front that is used up makes way for the newest PARTIAL slab, and all counts go on.
+static void turns(void) {
+  hak_process_init();
+  hak_option(FULL_MARK) = 8;
+  unsigned c = hak_size_class(TURN_SIZE), capacity = use_up(), some = capacity / 2;
+  hak_class_stats_t *stats = &hak_tls_heap->classes[c];
+  CHECK(hak_heap_front(hak_tls_heap, c) == turn_slab(2));
+  for (unsigned round = 0; round < 1000; round++) {
+    unsigned from = round % 2;
+    for (unsigned i = 0; i < some; i++) hak_free(turn_blocks[from][i]);
+    CHECK_EQUAL(turn_slab(from)->place, HAK_PLACE_PARTIAL);
+    uint64_t refills = stats->refills, blocks = stats->blocks, full = stat(HAK_STAT_slab_full);
+    uint64_t warm = stat(HAK_STAT_refill_warm), hits = hak_tls_heap->warm[c].hits;
+    for (unsigned i = 0; i < some; i++) turn_blocks[from][i] = hak_malloc(TURN_SIZE);
+    CHECK(hak_heap_front(hak_tls_heap, c) == turn_slab(from));
+    CHECK_EQUAL(turn_slab(from)->place, HAK_PLACE_ACTIVE);
+    CHECK_EQUAL(turn_slab(round == 0 ? 2 : !from)->place, HAK_PLACE_FULL);
+    CHECK_EQUAL(stats->refills - refills, 1);
+    CHECK_EQUAL(stats->blocks - blocks, some);
+    CHECK_EQUAL(stat(HAK_STAT_slab_full) - full, 1);
+    CHECK_EQUAL(stat(HAK_STAT_refill_warm) - warm, 1);
+    CHECK_EQUAL(hak_tls_heap->warm[c].hits - hits, 1);
+    CHECK_EQUAL(live_blocks(), (uint64_t)TURN_SLABS * capacity);
+    hak_heap_check(hak_tls_heap);
+    if (round > 0) continue;
+    // Once more what the slow path would do: nothing to turn to.
+    void *p = hak_malloc(TURN_SIZE);
+    CHECK(hak_slab_lookup(p) != turn_slab(0) && turn_slab(0)->place == HAK_PLACE_FULL);
+    hak_free(p);
+    for (unsigned i = 0; i < capacity; i++) hak_free(turn_blocks[2][i]);
+    for (unsigned i = 0; i < capacity; i++) turn_blocks[2][i] = hak_malloc(TURN_SIZE);
+  }
+}
+ISOLATED(turns)
+
+// The mark is never above the slab: HAKMEM_FULL_MARK=1 waits for the last block.
+static void mark_of_all_blocks(void) {
+  hak_process_init();
+  hak_option(FULL_MARK) = 1;
+  unsigned capacity = use_up();
+  hak_slab_t *slab = turn_slab(0);
+  for (unsigned i = 0; i < capacity; i++) {
+    CHECK_EQUAL(slab->place, HAK_PLACE_FULL);
+    hak_free(turn_blocks[0][i]);
+  }
+  CHECK(hak_slab_kind(slab) == HAK_KIND_FREE || slab->place == HAK_PLACE_SPARE);
+  for (unsigned s = 1; s < TURN_SLABS; s++)
+    for (unsigned i = 0; i < capacity; i++) hak_free(turn_blocks[s][i]);
+  hak_trim(0);
+  CHECK_EQUAL(slabs_of(NULL), 0);
+}
+ISOLATED(mark_of_all_blocks)
+
+// ---------------------------------------------------------------------------
 // Threads come and go.
 
 static void *touch(void *argument) {
@@ -380,6 +449,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(fronts),
     ISOLATED_TEST(partial_lists),
+    ISOLATED_TEST(turns),
+    ISOLATED_TEST(mark_of_all_blocks),
     ISOLATED_TEST(heaps_are_used_again),
     ISOLATED_TEST(many_at_once),
     ISOLATED_TEST(orphans_are_serviced),
