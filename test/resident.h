@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// A figure of /proc/self/status in KiB, for instance "VmRSS:"; 0 without /proc.
-static inline size_t status_kib(const char *name) {
+// A figure of a short file of /proc in KiB, for instance "VmRSS:"; 0 without /proc.
+static inline size_t proc_kib(const char *file, const char *name) {
   char text[4096];
-  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  int fd = open(file, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
   ssize_t n = read(fd, text, sizeof text - 1);
   close(fd);
@@ -21,6 +21,9 @@ static inline size_t status_kib(const char *name) {
   const char *at = strstr(text, name);
   return at ? strtoul(at + strlen(name), NULL, 10) : 0;
 }
+static inline size_t status_kib(const char *name) { return proc_kib("/proc/self/status", name); }
 static inline size_t rss_kib(void) { return status_kib("VmRSS:"); }
+// Page by page; the figures of status are sums of counters that CPUs bring up to date now and then.
+static inline size_t rss_exact_kib(void) { return proc_kib("/proc/self/smaps_rollup", "\nRss:"); }
 
 #endif

@@ -173,13 +173,16 @@ def valgrind_memcheck(c):
 
 
 def hello_rss(c):
-    """VmHWM of hello world: at most 256 KiB above the system allocator's."""
-    def median(preload):
-        return statistics.median(int(c.run(c.program("hello"), "x", preload=preload)[0].split()[-1])
-                                 for _ in range(15))
-    ours, theirs = median(True), median(False)
-    print(f"VmHWM: {ours} KiB, system allocator {theirs} KiB")
-    check(theirs > 0 and ours <= theirs + 256, "more than 256 KiB above:", ours - theirs)
+    """RSS of hello world: at most 256 KiB above the system allocator's."""
+    # Means of many runs: how much of libc a fault maps around itself depends on where it was loaded
+    # (1200 to 1500 KiB in all).
+    runs = {True: [], False: []}
+    for _ in range(100):
+        for preload, seen in runs.items():
+            seen.append(int(c.run(c.program("hello"), "x", preload=preload)[0].split()[-1]))
+    ours, theirs = statistics.mean(runs[True]), statistics.mean(runs[False])
+    print(f"RSS: {ours:.0f} KiB, system allocator {theirs:.0f} KiB")
+    check(theirs > 0 and ours <= theirs + 256, "more than 256 KiB above:", round(ours - theirs))
 
 
 # ---------------------------------------------------------------------------
