@@ -127,7 +127,7 @@ struct hak_slab {
   uint32_t next, prev;     // heap->partial and (next only) spare, indices, 0 = end (owner)
   uint32_t inbox_next;     // link in an inbox, valid while QUEUED (protocol R2)
   uint16_t carved;         // tiny: blocks ever on the free list; L2: ever handed out (owner)
-  uint8_t place;           // hak_place_t (owner)
+  _Atomic uint8_t place;   // hak_place_t (owner); FULL is read by others (protocol R3)
   bool waits;              // tiny: was sparse at the last look, L2: in heap->sparse (owner)
   uint64_t absent; // given back to the system; tiny: OS pages, L2: blocks (owner, see trim.c)
 };
@@ -285,6 +285,9 @@ struct hak_heap {
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
   _Atomic uint32_t posts;                         // of a commons: since a slab was adopted
+  _Atomic uint32_t emptied;                       // slabs since the inbox was taken (protocol R3)
+  _Atomic uint32_t emptied_due;                   // of them, before others look again
+  _Atomic uint32_t taken[HAK_TINY_CLASSES];       // slabs that others gave back
   _Atomic bool common; // a commons (thread/commons.h); set before it is found
 };
 #define HAK_RINGS_SIZE \

@@ -24,7 +24,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->carved = 0;
   slab->run = info->run;
   slab->offset = 0;
-  slab->place = HAK_PLACE_ACTIVE;
+  hak_store_relaxed(&slab->place, HAK_PLACE_ACTIVE);
   slab->next = slab->prev = 0;
   slab->absent = 0;
   slab->waits = false;
@@ -149,13 +149,14 @@ static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
 
 uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   uint64_t remote;
+  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY; // nobody's but the owner's until then (R3)
   // Acquire: pairs with the release in hak_remote_push: the chain's links are
   // there. Release: a later push finds the slab as this thread leaves it.
   if (dequeue) remote = hak_exchange_acq_rel(&slab->remote, (uint64_t)0);
   else if ((hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED) == 0) return 0;
   else remote = hak_fetch_and_acq_rel(&slab->remote, HAK_REMOTE_QUEUED);
   remote &= ~HAK_REMOTE_QUEUED;
-  if (hak_slab_kind(slab) == HAK_KIND_TINY) return collect_tiny(slab, remote);
+  if (tiny) return collect_tiny(slab, remote);
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask & remote)) { // freed here and by another thread
     size_t size = hak_class_size(hak_slab_class(slab));

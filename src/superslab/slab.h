@@ -24,6 +24,15 @@ HAK_INLINE unsigned hak_slab_class(const hak_slab_t *slab) {
   return hak_load_relaxed(&((hak_slab_t *)slab)->size_class);
 }
 
+HAK_INLINE hak_place_t hak_slab_place(const hak_slab_t *slab) {
+  return (hak_place_t)hak_load_relaxed(&((hak_slab_t *)slab)->place);
+}
+// The last thing that the owner does to a slab when it changes its place.
+HAK_INLINE void hak_slab_settle(hak_slab_t *slab, hak_place_t place) {
+  // Release: pairs with the acquire in deserted (thread/relief.c).
+  hak_store_release(&slab->place, (uint8_t)place);
+}
+
 // Heap that owns a tiny or L2 slab. For other threads the answer may be a moment
 // old (protocol R2 forwards).
 HAK_INLINE hak_heap_t *hak_slab_owner(hak_slab_t *slab) {
@@ -138,21 +147,24 @@ HAK_INLINE void hak_slab_await(hak_slab_t *slab, uint64_t live, uint64_t mark) {
 }
 
 HAK_INLINE void hak_slab_enter_active(hak_slab_t *slab) {
-  slab->place = HAK_PLACE_ACTIVE;
+  hak_slab_settle(slab, HAK_PLACE_ACTIVE);
   if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
   slab->waits = false;
   hak_slab_count(slab, hak_slab_live_tiny(slab));
 }
 
 HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
-  slab->place = (uint8_t)place;
-  if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) {
+    hak_slab_settle(slab, place);
+    return;
+  }
   uint64_t live = hak_slab_live(slab);
   if (!HAK_SECURE && HAK_UNLIKELY(live < slab->carved) && place == HAK_PLACE_FULL) {
     hak_slab_lost(slab, slab->carved - live);
     live = slab->carved;
   }
   hak_slab_await(slab, live, mark);
+  hak_slab_settle(slab, place);
 }
 
 #endif

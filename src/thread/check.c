@@ -61,7 +61,7 @@ static void check_l2(hak_slab_t *slab) {
 static void check_slab(hak_heap_t *heap, hak_slab_t *slab, unsigned c, hak_place_t place) {
   HAK_ASSERT(hak_slab_owner(slab) == heap);
   HAK_ASSERT(hak_slab_class(slab) == c);
-  HAK_ASSERT(slab->place == place); // I4
+  HAK_ASSERT(hak_slab_place(slab) == place); // I4
   HAK_ASSERT(hak_slab_live(slab) <= slab->capacity);
   if (hak_slab_kind(slab) == HAK_KIND_TINY) check_tiny(slab);
   else check_l2(slab);
@@ -75,7 +75,7 @@ static void check_ring(hak_heap_t *heap, unsigned c) {
     hak_slab_t *slab = hak_hint_slab(ring->hint[i]);
     uint32_t number = hak_hint_number(ring->hint[i]);
     HAK_ASSERT(hak_slab_class(slab) == c && hak_slab_kind(slab) == HAK_KIND_L2);
-    HAK_ASSERT(hak_slab_owner(slab) == heap && slab->place != HAK_PLACE_SPARE);
+    HAK_ASSERT(hak_slab_owner(slab) == heap && hak_slab_place(slab) != HAK_PLACE_SPARE);
     HAK_ASSERT(hak_load_relaxed(&slab->mask) >> number & 1);
   }
 }
@@ -111,7 +111,7 @@ static void check_full_runs(const hak_heap_t *heap) {
   for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
     hak_slab_t *slab = hak_slab_at(i);
     if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) continue;
-    if (slab->place == HAK_PLACE_FULL) HAK_ASSERT((slab->mask & ~named(slab)) == 0);
+    if (hak_slab_place(slab) == HAK_PLACE_FULL) HAK_ASSERT((slab->mask & ~named(slab)) == 0);
   }
 }
 

@@ -53,13 +53,15 @@ static bool gives(const hak_heap_t *heap, unsigned size_class) {
          !hak_load_relaxed(&heap->common) && !hak_load_relaxed(&heap->nursery);
 }
 
-static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
+// mark: of one that is about to be FULL, 0: it is.
+static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint64_t mark) {
   hak_heap_t *common = claim(place_of(c));
   if (!common && !(common = make(place_of(c)))) return false;
   if (c >= HAK_TINY_CLASSES) hak_ring_forget(slab->ring, slab);
   slab->waits = false;
   // Whoever saw the old owner posts the slab to it, and its inbox is forwarded (R2).
   hak_slab_set_owner(slab, common);
+  if (mark) hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
   heap->warm[c].slabs--;
   common->warm[c].slabs++;
   if (hak_slab_usable(slab)) hak_heap_bring_back(common, slab);
@@ -68,16 +70,17 @@ static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   return true;
 }
 
-void hak_commons_take_full(hak_heap_t *heap, hak_slab_t *slab) {
+bool hak_commons_take_full(hak_heap_t *heap, hak_slab_t *slab, uint64_t mark) {
   unsigned c = hak_slab_class(slab);
-  if (!gives(heap, c)) return;
-  if (++heap->given <= GIVEN_IN_A_ROW) give(heap, slab, c);
-  else heap->given = 0;
+  if (!gives(heap, c)) return false;
+  if (++heap->given <= GIVEN_IN_A_ROW) return give(heap, slab, c, mark);
+  heap->given = 0;
+  return false;
 }
 
 bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
-  return gives(heap, c) && give(heap, slab, c);
+  return gives(heap, c) && give(heap, slab, c, 0);
 }
 
 bool hak_commons_find(hak_heap_t *heap, unsigned size_class) {

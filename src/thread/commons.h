@@ -32,9 +32,9 @@ void hak_commons_freed_by_others(hak_heap_t *heap, unsigned size_class);
 HAK_INLINE void hak_commons_freed_here(hak_heap_t *heap) { heap->others = 0; }
 // If heap's slabs are for the commons (owner): gives one away that is used up / that has free
 // blocks again; true: it is not heap's any more.
-void hak_commons_take_full(hak_heap_t *heap, hak_slab_t *slab);
-HAK_INLINE void hak_commons_give(hak_heap_t *heap, hak_slab_t *slab) {
-  if (HAK_UNLIKELY(heap->others == HAK_OTHERS_ENOUGH)) hak_commons_take_full(heap, slab);
+bool hak_commons_take_full(hak_heap_t *heap, hak_slab_t *slab, uint64_t mark);
+HAK_INLINE bool hak_commons_give(hak_heap_t *heap, hak_slab_t *slab, uint64_t mark) {
+  return HAK_UNLIKELY(heap->others == HAK_OTHERS_ENOUGH) && hak_commons_take_full(heap, slab, mark);
 }
 bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab);
 // Makes a slab of the class PARTIAL in heap; false: there is none to be had (owner).

@@ -429,8 +429,8 @@ HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, ui
   hak_heap_t *heap = hak_load_relaxed(&slab->holder);
   hak_ring_push_full(heap, slab->ring, hint);
   hak_commons_freed_here(heap);
-  if (slab->place == HAK_PLACE_FULL ||
-      (slab->place != HAK_PLACE_ACTIVE && mask == ((uint64_t)1 << slab->capacity) - 1))
+  if (hak_slab_place(slab) == HAK_PLACE_FULL ||
+      (hak_slab_place(slab) != HAK_PLACE_ACTIVE && mask == ((uint64_t)1 << slab->capacity) - 1))
     slab_event(heap, slab);
 }
 
@@ -445,7 +445,8 @@ HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
     return;
   }
   hak_ring_push(ring, hint);
-  if (HAK_UNLIKELY(mask == ((uint64_t)1 << slab->capacity) - 1) && slab->place != HAK_PLACE_ACTIVE)
+  if (HAK_UNLIKELY(mask == ((uint64_t)1 << slab->capacity) - 1) &&
+      hak_slab_place(slab) != HAK_PLACE_ACTIVE)
     put_l2_last(slab);
 }
 

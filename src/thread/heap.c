@@ -13,6 +13,7 @@
 #include "thread/orphan.h"
 #include "thread/process.h"
 #include "thread/quarantine.h"
+#include "thread/relief.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
 #include "thread/sparse.h"
@@ -158,9 +159,9 @@ static uint32_t back_in_use(const hak_slab_t *slab) {
 }
 
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
-  hak_slab_leave_active(slab, HAK_PLACE_FULL, slab->capacity - back_in_use(slab) + 1);
+  uint64_t mark = slab->capacity - back_in_use(slab) + 1;
   hak_heap_count_stat(heap, HAK_STAT_slab_full, 1);
-  hak_commons_give(heap, slab);
+  if (!hak_commons_give(heap, slab, mark)) hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
 }
 
 // Nothing is due that a refill looks after.
@@ -178,10 +179,10 @@ hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front) {
       !hak_warm_hit(heap, c))
     return NULL;
   uint64_t full = front->capacity, allocs = hak_load_relaxed(&front->allocs);
-  front->place = HAK_PLACE_FULL;
   hak_slab_await(front, full, full - back_in_use(front) + 1);
+  hak_slab_settle(front, HAK_PLACE_FULL);
   if ((heap->partial[c] = next->next) != 0) hak_slab_at(next->next)->prev = 0;
-  next->place = HAK_PLACE_ACTIVE;
+  hak_slab_settle(next, HAK_PLACE_ACTIVE);
   next->waits = false;
   uint64_t live = hak_slab_live_tiny(next);
   hak_slab_count(next, live);
@@ -233,13 +234,13 @@ HAK_INLINE void bring_back(hak_heap_t *heap, hak_slab_t *slab) {
 }
 
 void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) {
-  if (slab->place == HAK_PLACE_FULL) bring_back(heap, slab);
+  if (hak_slab_place(slab) == HAK_PLACE_FULL) bring_back(heap, slab);
 }
 
 // The slab's live blocks fell below its mark.
 static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
-  if (slab->place == HAK_PLACE_ACTIVE) return;
-  if (slab->place == HAK_PLACE_FULL) bring_back(heap, slab);
+  if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) return;
+  if (hak_slab_place(slab) == HAK_PLACE_FULL) bring_back(heap, slab);
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
@@ -294,11 +295,14 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
 static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   uint64_t before = tiny ? 0 : hak_load_relaxed(&slab->mask);
+  bool full = hak_slab_place(slab) == HAK_PLACE_FULL;
   uint32_t count = hak_slab_collect(slab, true);
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
+  // A FULL slab of which nothing came back may have been given back by others since (R3).
+  if (tiny && full && count == 0) return;
   bool unused = hak_slab_unused(slab);
   if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
-  if (slab->place == HAK_PLACE_ACTIVE) {
+  if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) {
     // A run that nobody may be about to use is much memory.
     if (tiny || !unused || !hak_load_relaxed(&heap->nursery) ||
         hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED)
@@ -307,11 +311,11 @@ static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   }
   bool event = unused;
   if (tiny) event |= (int64_t)hak_load_relaxed(&slab->frees_left) < 0;
-  else if (slab->place == HAK_PLACE_FULL && !unused)
+  else if (hak_slab_place(slab) == HAK_PLACE_FULL && !unused)
     event = hak_load_relaxed(&heap->common)
                 ? hak_slab_live(slab) + back_in_use(slab) <= slab->capacity
                 : !hak_ring_push_all(slab->ring, slab, hak_load_relaxed(&slab->mask) & ~before);
-  if (slab->place == HAK_PLACE_FULL && (event || !tiny)) {
+  if (hak_slab_place(slab) == HAK_PLACE_FULL && (event || !tiny)) {
     hak_commons_freed_by_others(heap, hak_slab_class(slab));
     if (event && !unused && hak_commons_give_back(heap, slab)) return;
   }
@@ -323,6 +327,7 @@ void hak_heap_drain(hak_heap_t *heap) {
   // Acquire: pairs with the release in hak_heap_post: links and, through the
   // remote words, chains are there.
   uint32_t index = hak_exchange_seq_cst(&heap->inbox, 0);
+  hak_store_relaxed(&heap->emptied, 0u);
   while (index) {
     hak_slab_t *slab = hak_slab_at(index);
     index = slab->inbox_next; // before collecting: then it may be posted again
@@ -418,6 +423,7 @@ bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
   if (heap) hak_heap_reclaim_if_asked(heap);
   else hak_commons_reclaim();
   hak_nursery_reclaim();
+  hak_relief_all(heap);
   size_t some = hak_huge_cache_trim(0);
   some += hak_pool_trim(keep);
   return (some + hak_pool_purge()) != 0;

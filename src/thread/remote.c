@@ -6,6 +6,7 @@
 #include "superslab/slab.h"
 #include "thread/commons.h"
 #include "thread/heap.h"
+#include "thread/relief.h"
 
 // The block that the chain ends with was handed over last time already: it is taken off
 // again and reported. False: there is no other.
@@ -18,17 +19,29 @@ HAK_COLD static bool twice(hak_remote_entry_t *entry, hak_slab_t *slab, const ch
   return entry->count != 0;
 }
 
+// The caller has set QUEUED.
+static void post(hak_slab_t *slab, hak_heap_t *mine) {
+  if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
+  hak_heap_t *owner = hak_slab_owner(slab);
+  hak_heap_post(owner, slab);
+  // Relaxed: who does not see yet that it is a commons looks after it, once too often.
+  if (!hak_load_relaxed(&owner->common) || hak_commons_due(owner)) hak_heap_service(owner);
+}
+
 // Adds a chain (tiny) or set (L2) of blocks to the slab's remote word (R1).
 // mine: this thread's heap, NULL without one; function: what the program called.
 static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
                  const char *function) {
   uint64_t old = hak_load_relaxed(&slab->remote), now;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
+  // Of a slab that is queued others may take care as soon as its last block is in.
+  uint64_t count = 0, capacity = slab->capacity;
+  hak_heap_t *owner = hak_slab_owner(slab);
   do {
     if (tiny) {
       void *top = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
       if (HAK_UNLIKELY(entry->tail == top) && !twice(entry, slab, function)) return;
-      uint64_t count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + entry->count;
+      count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + entry->count;
       hak_link_set(entry->tail, top);
       now = (uintptr_t)entry->head | count << HAK_REMOTE_COUNT_SHIFT;
     } else {
@@ -46,12 +59,8 @@ static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
                            slab->start + hak_low_bit(old & entry->mask) *
                                              hak_class_size(hak_slab_class(slab)),
                            hak_class_size(hak_slab_class(slab)));
-  if (old & HAK_REMOTE_QUEUED) return;
-  if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
-  hak_heap_t *owner = hak_slab_owner(slab);
-  hak_heap_post(owner, slab);
-  // Relaxed: who does not see yet that it is a commons looks after it, once too often.
-  if (!hak_load_relaxed(&owner->common) || hak_commons_due(owner)) hak_heap_service(owner);
+  if (!(old & HAK_REMOTE_QUEUED)) post(slab, mine);
+  if (HAK_UNLIKELY(tiny && count == capacity)) hak_relief_emptied(owner, mine);
 }
 
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {

@@ -40,12 +40,13 @@ static hak_slab_t *waited(hak_heap_t *heap, uint32_t index) {
   hak_slab_t *slab = hak_slab_at(index);
   if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) return NULL;
   slab->waits = false;
-  return slab->place == HAK_PLACE_PARTIAL ? slab : NULL;
+  return hak_slab_place(slab) == HAK_PLACE_PARTIAL ? slab : NULL;
 }
 
 void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
   // Not at a thread's end: the next thread with the heap begins where this one stopped.
-  if (!on() || run->waits || run->place != HAK_PLACE_PARTIAL || heap != hak_tls_heap) return;
+  if (!on() || run->waits || hak_slab_place(run) != HAK_PLACE_PARTIAL || heap != hak_tls_heap)
+    return;
   if (2 * hak_slab_live(run) > run->capacity) return;
   uint32_t *place = &heap->sparse[heap->sparse_next++ % HAK_SPARSE];
   hak_slab_t *oldest = *place ? waited(heap, *place) : NULL;

@@ -4,6 +4,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/relief.h"
 #include "thread/ring.h"
 
 // The budget of a class follows the hit rate over a window: below 80 % it grows, above
@@ -98,10 +99,15 @@ hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class) {
   return slab;
 }
 
+// That the heap has, of the class.
+static uint32_t slabs_of(const hak_heap_t *heap, unsigned c) {
+  return heap->warm[c].slabs - hak_relief_taken(heap, c);
+}
+
 // Unused slabs a trip may leave the class with. They are to save a large class trips
 // and cost a small one no memory, so they are a share of its slabs as well.
-static unsigned prefill_limit(const hak_warm_t *warm) {
-  unsigned n = warm->budget, share = warm->slabs / SLABS_PER_SPARE;
+static unsigned prefill_limit(const hak_heap_t *heap, unsigned c) {
+  unsigned n = heap->warm[c].budget, share = slabs_of(heap, c) / SLABS_PER_SPARE;
   if (n > hak_option(WARM_POOL)) n = (unsigned)hak_option(WARM_POOL);
   return n < share ? n : share;
 }
@@ -109,7 +115,8 @@ static unsigned prefill_limit(const hak_warm_t *warm) {
 unsigned hak_warm_wants(hak_heap_t *heap, unsigned size_class) {
   const hak_warm_t *warm = &heap->warm[size_class];
   if (hak_classes[size_class].run != 1) return 0;
-  return prefill_limit(warm) > warm->spares ? prefill_limit(warm) - warm->spares : 0;
+  unsigned most = prefill_limit(heap, size_class);
+  return most > warm->spares ? most - warm->spares : 0;
 }
 
 void hak_warm_prefill(hak_heap_t *heap, hak_slab_t *slab, unsigned size_class) {
@@ -144,16 +151,16 @@ void hak_warm_fill(hak_heap_t *heap) {
 // ---------------------------------------------------------------------------
 // Keep and drop.
 
-static unsigned keep_limit(const hak_warm_t *warm, unsigned c) {
-  unsigned share = warm->slabs / SLABS_PER_SPARE;
+static unsigned keep_limit(const hak_heap_t *heap, unsigned c) {
+  unsigned keep = heap->warm[c].keep, share = slabs_of(heap, c) / SLABS_PER_SPARE;
   if (share < at_least(c)) share = at_least(c);
-  return warm->keep < share ? warm->keep : share;
+  return keep < share ? keep : share;
 }
 
 // A class that keeps one does so only when no other slab of it could serve. Not with
 // an orphan: nobody is there to use it.
 static bool wanted(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
-  unsigned keep = keep_limit(&heap->warm[c], c);
+  unsigned keep = keep_limit(heap, c);
   return heap->warm[c].spares < keep && (keep > 1 || heap->partial[c] == 0) &&
          !hak_pool_draining(slab) && hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED;
 }
@@ -167,10 +174,10 @@ void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab) {
     return;
   }
   hak_heap_release(heap, slab);
-  unsigned most = keep_limit(warm, c);
+  unsigned most = keep_limit(heap, c);
   if (warm->released < RELEASED_IN_A_ROW) {
     warm->released++;
-    if (most < prefill_limit(warm)) most = prefill_limit(warm);
+    if (most < prefill_limit(heap, c)) most = prefill_limit(heap, c);
   } else if (warm->keep > at_least(c)) {
     warm->keep--;
   }

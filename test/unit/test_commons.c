@@ -64,6 +64,7 @@ static void set_up(size_t size) {
   hak_process_init();
   hak_option(NURSERY) = 0;
   hak_option(COMMONS) = 1;
+  hak_option(RELIEF) = 0;
   hak_option(REMOTE_PENDING) = 0;
   hak_option(FULL_MARK) = 8;
   lot.size = lot2.size = size;

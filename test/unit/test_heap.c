@@ -99,13 +99,13 @@ static void turns(void) {
   for (unsigned round = 0; round < 1000; round++) {
     unsigned from = round % 2;
     for (unsigned i = 0; i < some; i++) hak_free(turn_blocks[from][i]);
-    CHECK_EQUAL(turn_slab(from)->place, HAK_PLACE_PARTIAL);
+    CHECK_EQUAL(hak_slab_place(turn_slab(from)), HAK_PLACE_PARTIAL);
     uint64_t refills = stats->refills, blocks = stats->blocks, full = stat(HAK_STAT_slab_full);
     uint64_t warm = stat(HAK_STAT_refill_warm), hits = hak_tls_heap->warm[c].hits;
     for (unsigned i = 0; i < some; i++) turn_blocks[from][i] = hak_malloc(TURN_SIZE);
     CHECK(hak_heap_front(hak_tls_heap, c) == turn_slab(from));
-    CHECK_EQUAL(turn_slab(from)->place, HAK_PLACE_ACTIVE);
-    CHECK_EQUAL(turn_slab(round == 0 ? 2 : !from)->place, HAK_PLACE_FULL);
+    CHECK_EQUAL(hak_slab_place(turn_slab(from)), HAK_PLACE_ACTIVE);
+    CHECK_EQUAL(hak_slab_place(turn_slab(round == 0 ? 2 : !from)), HAK_PLACE_FULL);
     CHECK_EQUAL(stats->refills - refills, 1);
     CHECK_EQUAL(stats->blocks - blocks, some);
     CHECK_EQUAL(stat(HAK_STAT_slab_full) - full, 1);
@@ -116,7 +116,7 @@ static void turns(void) {
     if (round > 0) continue;
     // Once more what the slow path would do: nothing to turn to.
     void *p = hak_malloc(TURN_SIZE);
-    CHECK(hak_slab_lookup(p) != turn_slab(0) && turn_slab(0)->place == HAK_PLACE_FULL);
+    CHECK(hak_slab_lookup(p) != turn_slab(0) && hak_slab_place(turn_slab(0)) == HAK_PLACE_FULL);
     hak_free(p);
     for (unsigned i = 0; i < capacity; i++) hak_free(turn_blocks[2][i]);
     for (unsigned i = 0; i < capacity; i++) turn_blocks[2][i] = hak_malloc(TURN_SIZE);
@@ -131,10 +131,10 @@ static void mark_of_all_blocks(void) {
   unsigned capacity = use_up();
   hak_slab_t *slab = turn_slab(0);
   for (unsigned i = 0; i < capacity; i++) {
-    CHECK_EQUAL(slab->place, HAK_PLACE_FULL);
+    CHECK_EQUAL(hak_slab_place(slab), HAK_PLACE_FULL);
     hak_free(turn_blocks[0][i]);
   }
-  CHECK(hak_slab_kind(slab) == HAK_KIND_FREE || slab->place == HAK_PLACE_SPARE);
+  CHECK(hak_slab_kind(slab) == HAK_KIND_FREE || hak_slab_place(slab) == HAK_PLACE_SPARE);
   for (unsigned s = 1; s < TURN_SLABS; s++)
     for (unsigned i = 0; i < capacity; i++) hak_free(turn_blocks[s][i]);
   hak_trim(0);

@@ -170,7 +170,7 @@ static void arithmetic(void) {
       if (event) CHECK(negative);
       if (mark == 0) {
         CHECK(slab->allocs < HAK_FREES_BIAS);
-        CHECK_EQUAL(slab->place, HAK_PLACE_ACTIVE);
+        CHECK_EQUAL(hak_slab_place(slab), HAK_PLACE_ACTIVE);
       }
     }
     hak_slab_collect(slab, true);
@@ -240,13 +240,13 @@ static void l2_runs(void) {
     CHECK_EQUAL(hak_slab_live(slab), 5);
     CHECK_EQUAL(hak_slab_live_now(slab), 3);
     hak_slab_leave_active(slab, HAK_PLACE_FULL, 3);
-    CHECK_EQUAL(slab->place, HAK_PLACE_FULL);
+    CHECK_EQUAL(hak_slab_place(slab), HAK_PLACE_FULL);
     CHECK_EQUAL(hak_slab_live(slab), 5);
     CHECK_EQUAL(hak_slab_collect(slab, false), 2);
     CHECK_EQUAL(slab->remote, HAK_REMOTE_QUEUED);
     CHECK_EQUAL(hak_slab_live(slab), 3);
     hak_slab_enter_active(slab);
-    CHECK_EQUAL(slab->place, HAK_PLACE_ACTIVE);
+    CHECK_EQUAL(hak_slab_place(slab), HAK_PLACE_ACTIVE);
     CHECK_EQUAL(slab->mask, all & ~UINT64_C(0x29));
     slab->mask = 0;
     CHECK(!hak_slab_usable(slab));

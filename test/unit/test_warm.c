@@ -223,7 +223,7 @@ static void *begins_with(void *slabs) {
     CHECK_EQUAL(w->slabs, i < (uintptr_t)slabs);
     if (i >= (uintptr_t)slabs) continue;
     hak_slab_t *slab = hak_slab_at(heap->spare[classes[i]]);
-    CHECK(slab->place == HAK_PLACE_SPARE && slab->carved == 0);
+    CHECK(hak_slab_place(slab) == HAK_PLACE_SPARE && slab->carved == 0);
     uint32_t hits = w->hits, misses = w->misses;
     hak_free(hak_malloc(hak_class_size(classes[i])));
     CHECK(w->hits == hits + 1 && w->misses == misses);

@@ -1,0 +1,84 @@
+#include "thread/relief.h"
+
+#include "core/options.h"
+#include "superslab/shared_pool.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
+
+#define AT_LEAST 16  // emptied slabs, 1 MiB, before anybody looks
+#define POSTED_PER 4 // or one for so many that had to be posted again last time
+
+// slab was popped from an inbox by the caller. False: the owner will want to see it.
+static bool deserted(hak_slab_t *slab) {
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) return false;
+  uint64_t all = hak_load_relaxed(&slab->remote);
+  if ((all & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT != slab->capacity) return false;
+  // Out of the word first, or the owner of an ACTIVE slab could collect the blocks, use them up
+  // and make it FULL before the place is looked at. Now it can do the last only. Acquire: pairs
+  // with the pushes' cas: what the owner did before the program had these blocks from it is
+  // seen, and so is no older place.
+  if (!hak_cas_acq_rel(&slab->remote, &all, HAK_REMOTE_QUEUED)) return false;
+  // Acquire: pairs with the release in hak_slab_settle; the owner is done with the slab. A commons
+  // is its owner before that, so who owns it is asked last.
+  if (hak_load_acquire(&slab->place) == HAK_PLACE_FULL &&
+      !hak_load_relaxed(&hak_slab_owner(slab)->common))
+    return true;
+  // Release: pairs with the acquire in hak_slab_collect. No block is live: nobody pushes.
+  hak_store_release(&slab->remote, all);
+  return false;
+}
+
+static void take(hak_heap_t *mine, hak_slab_t *slab, hak_parcel_t *parcel) {
+  hak_fetch_add_relaxed(&hak_slab_owner(slab)->taken[hak_slab_class(slab)], 1u);
+  hak_store_relaxed(&slab->remote, (uint64_t)0); // no block is live: nobody else writes it
+  hak_slab_clear(slab);
+  hak_pool_release_with(slab, 1, parcel);
+  if (mine) hak_heap_count_stat(mine, HAK_STAT_relief, 1);
+}
+
+static void relieve(hak_heap_t *heap, hak_heap_t *mine) {
+  hak_parcel_t parcel = {0};
+  uint32_t posted = 0;
+  hak_store_relaxed(&heap->emptied, 0u);
+  // Acquire: as in hak_heap_drain.
+  uint32_t index = hak_exchange_seq_cst(&heap->inbox, 0);
+  while (index) {
+    hak_slab_t *slab = hak_slab_at(index);
+    index = slab->inbox_next;
+    if (deserted(slab)) {
+      take(mine, slab, &parcel);
+    } else {
+      hak_heap_t *owner = hak_slab_owner(slab); // still QUEUED, so this thread may post it on
+      hak_heap_post(owner, slab);
+      if (owner != heap) hak_heap_service(owner);
+      posted++;
+    }
+  }
+  hak_store_relaxed(&heap->emptied_due, posted / POSTED_PER);
+  hak_pool_release_all(&parcel);
+  hak_heap_service(heap); // it may have become an orphan meanwhile
+}
+
+// The slabs of a heap whose thread vanished in a fork may be torn; a nursery's or a commons'
+// users come by.
+static bool may_relieve(hak_heap_t *heap) {
+  return hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED && !hak_load_relaxed(&heap->common) &&
+         !hak_load_relaxed(&heap->nursery);
+}
+
+void hak_relief_emptied(hak_heap_t *owner, hak_heap_t *mine) {
+  // Relaxed, all of it: it steers who looks when.
+  uint32_t n = hak_fetch_add_relaxed(&owner->emptied, 1u) + 1;
+  if (n < AT_LEAST || n < hak_load_relaxed(&owner->emptied_due) || !hak_option(RELIEF)) return;
+  if (!may_relieve(owner)) return;
+  relieve(owner, mine);
+  hak_heap_tend_shared();
+}
+
+void hak_relief_all(hak_heap_t *mine) {
+  for (uint32_t id = 1; id <= hak_heap_count() && hak_option(RELIEF); id++) {
+    hak_heap_t *heap = hak_heap_by_id(id);
+    if (heap != mine && may_relieve(heap) && hak_load_relaxed(&heap->emptied) != 0)
+      relieve(heap, mine);
+  }
+}

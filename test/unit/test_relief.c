@@ -1,0 +1,224 @@
+// Slabs of a thread that does not come by: they go back when others have freed all of their
+// blocks, and no other slab is touched.
+
+#include "unit.h"
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "superslab/slab.h"
+#include "superslab/superslab.h"
+#include "thread/heap.h"
+#include "thread/process.h"
+#include "thread/relief.h"
+
+#define SIZE 1000
+#define SLABS 100u
+enum { BLOCKS = 65536 };
+static unsigned char *blocks[BLOCKS];
+static unsigned capacity, used; // of a slab; blocks of SLABS slabs
+
+static uint64_t sum(hak_stat_t which) {
+  uint64_t n = 0;
+  for (uint32_t id = 1; id <= hak_heap_count(); id++)
+    n += hak_load_relaxed(&hak_heap_by_id(id)->stats[which]);
+  return n;
+}
+// Tiny slabs of SIZE that belong to the heap.
+static unsigned slabs_of(hak_heap_t *heap) {
+  unsigned n = 0;
+  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < hak_superslab_count() << HAK_SLABS_SHIFT; i++) {
+    hak_slab_t *slab = hak_slab_at(i);
+    n += hak_slab_kind(slab) == HAK_KIND_TINY && hak_slab_owner(slab) == heap &&
+         hak_slab_class(slab) == hak_size_class(SIZE);
+  }
+  return n;
+}
+static uint64_t live_blocks(void) {
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s));
+  return s.live_blocks;
+}
+
+static uint64_t live_before;
+static void set_up(void) {
+  hak_process_init();
+  hak_option(NURSERY) = 0;
+  hak_option(REMOTE_PENDING) = 0;
+  hak_option(FULL_MARK) = 8;
+  hak_option(RELIEF) = 1;
+  hak_option(WARM_PREFILL) = 0;
+  hak_free(hak_malloc(1));
+  live_before = live_blocks();
+  capacity = hak_classes[hak_size_class(SIZE)].capacity;
+  used = SLABS * capacity;
+  for (unsigned i = 0; i < used; i++) {
+    CHECK((blocks[i] = hak_malloc(SIZE)) != NULL);
+    fill(blocks[i], SIZE, i);
+  }
+  CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
+}
+
+typedef struct {
+  unsigned first, every, except; // blocks first, first + every, ..; but not number `except` of a slab
+} part_t;
+static void free_part(const part_t *part) {
+  for (unsigned i = part->first; i < used; i += part->every) {
+    if (!blocks[i] || i % capacity == part->except) continue;
+    CHECK(filled(blocks[i], SIZE, i));
+    hak_free(blocks[i]);
+    blocks[i] = NULL;
+  }
+}
+static void *others_free(void *argument) {
+  free_part(argument);
+  return NULL;
+}
+
+// This thread waits in pthread_join, which is to its heap as any sleep.
+static void by_another(part_t part) { unit_in_thread(others_free, &part); }
+
+// All that is left is free.
+static void nothing_is_left(void) {
+  hak_heap_check(hak_tls_heap);
+  hak_trim(0);
+  CHECK_EQUAL(live_blocks(), live_before);
+  CHECK_EQUAL(slabs_of(hak_tls_heap), 0);
+  hak_heap_check(hak_tls_heap);
+}
+
+static void of_a_sleeper(void) {
+  set_up();
+  hak_heap_t *mine = hak_tls_heap;
+  by_another((part_t){.every = 1, .except = UINT32_MAX});
+  // All but fewer than are worth a look, and the one in front.
+  CHECK(slabs_of(mine) <= 16);
+  CHECK(sum(HAK_STAT_relief) >= SLABS - 16);
+  unsigned c = hak_size_class(SIZE);
+  CHECK_EQUAL(hak_relief_taken(mine, c), sum(HAK_STAT_relief));
+  CHECK_EQUAL(mine->warm[c].slabs - hak_relief_taken(mine, c), slabs_of(mine));
+  CHECK(hak_slab_kind(hak_heap_front(mine, c)) == HAK_KIND_TINY);
+  // It goes on as if nothing had been.
+  for (unsigned i = 0; i < used; i++) fill(blocks[i] = hak_malloc(SIZE), SIZE, i);
+  free_part(&(part_t){.every = 1, .except = UINT32_MAX});
+  nothing_is_left();
+}
+ISOLATED(of_a_sleeper)
+
+// In random order slabs are posted long before they are empty.
+static void in_any_order(void) {
+  set_up();
+  uint64_t random = 1;
+  for (unsigned i = used; i-- > 1;) {
+    unsigned k = (unsigned)chance_below(&random, i + 1);
+    unsigned char *block = blocks[i];
+    blocks[i] = blocks[k], blocks[k] = block;
+  }
+  for (unsigned i = 0; i < used; i++) fill(blocks[i], SIZE, i);
+  by_another((part_t){.every = 1, .except = UINT32_MAX});
+  CHECK(slabs_of(hak_tls_heap) <= SLABS / 3); // who looks less often has more to look at
+  nothing_is_left();
+}
+ISOLATED(in_any_order)
+
+// With a block in use, or one that its thread freed itself, a slab stays.
+static void not_while_in_use(void) {
+  set_up();
+  by_another((part_t){.every = 1, .except = 3});
+  CHECK_EQUAL(sum(HAK_STAT_relief), 0);
+  CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
+  for (unsigned i = 3; i < used; i += 2 * capacity) {
+    CHECK(filled(blocks[i], SIZE, i));
+    hak_free(blocks[i]); // every second slab's here
+    blocks[i] = NULL;
+  }
+  CHECK_EQUAL(sum(HAK_STAT_relief), 0);
+  by_another((part_t){.every = 1, .except = UINT32_MAX}); // the others' last block
+  CHECK(sum(HAK_STAT_relief) <= SLABS / 2);
+  CHECK(sum(HAK_STAT_relief) >= SLABS / 2 - 16);
+  nothing_is_left();
+}
+ISOLATED(not_while_in_use)
+
+static void not_if_switched_off(void) {
+  set_up();
+  hak_option(RELIEF) = 0;
+  by_another((part_t){.every = 1, .except = UINT32_MAX});
+  CHECK_EQUAL(sum(HAK_STAT_relief), 0);
+  CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
+  nothing_is_left();
+}
+ISOLATED(not_if_switched_off)
+
+// What is too little for a look goes when memory is asked for.
+static void *others_trim(void *unused) {
+  free_part(&(part_t){.every = 1, .except = UINT32_MAX});
+  CHECK(slabs_of(hak_heap_by_id(1)) > 1);
+  hak_trim(0);
+  CHECK_EQUAL(slabs_of(hak_heap_by_id(1)), 1); // the front
+  return unused;
+}
+static void by_trim(void) {
+  set_up();
+  CHECK_EQUAL(hak_tls_heap->id, 1);
+  unit_in_thread(others_trim, NULL);
+  nothing_is_left();
+}
+ISOLATED(by_trim)
+
+// A thread that allocates and frees, sleeps and goes on, while others free what it hands out.
+enum { HANDED = 1 << 13, FREERS = 2 };
+static _Atomic(unsigned char *) handed[HANDED];
+static _Atomic bool done;
+static void *keep_freeing(void *argument) {
+  uint64_t random = (uintptr_t)argument + 1;
+  for (bool last = false, some = true; some || !last;) {
+    last = hak_load_acquire(&done);
+    some = false;
+    for (unsigned i = 0; i < HANDED; i++) {
+      unsigned k = (unsigned)chance_below(&random, HANDED);
+      unsigned char *block = atomic_exchange(&handed[last ? i : k], NULL);
+      if (!block) continue;
+      some = true;
+      CHECK(filled(block, SIZE, 7));
+      hak_free(block);
+    }
+  }
+  return NULL;
+}
+static void while_it_works(void) {
+  hak_process_init();
+  hak_option(RELIEF) = 1;
+  hak_free(hak_malloc(1));
+  live_before = live_blocks();
+  pthread_t freers[FREERS];
+  for (uintptr_t i = 0; i < FREERS; i++) freers[i] = unit_start(keep_freeing, (void *)i);
+  uint64_t random = 99;
+  for (unsigned round = 0; round < SCALED(400u); round++) {
+    for (unsigned i = 0; i < 4000; i++) {
+      unsigned char *block = hak_malloc(SIZE);
+      CHECK(block != NULL);
+      fill(block, SIZE, 7);
+      unsigned char *old = atomic_exchange(&handed[chance_below(&random, HANDED)], block);
+      if (!old) continue;
+      CHECK(filled(old, SIZE, 7));
+      hak_free(old);
+    }
+    if (round % 8 == 0) usleep(2000);
+  }
+  hak_store_release(&done, true);
+  for (unsigned i = 0; i < FREERS; i++) unit_join(freers[i]);
+  nothing_is_left();
+}
+ISOLATED(while_it_works)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(of_a_sleeper),
+    ISOLATED_TEST(in_any_order),
+    ISOLATED_TEST(not_while_in_use),
+    ISOLATED_TEST(not_if_switched_off),
+    ISOLATED_TEST(by_trim),
+    ISOLATED_TEST(while_it_works),
+  };
+  return RUN(tests);
+}
