@@ -24,6 +24,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
                "1 MiB, all freed, then asleep", memory=IDLE, metric=CPU, prime=256),
     _benchmark("idle_kept", "case_idle", "128 20000 2 2000 42 --keep 10", "40 20000 2 1000 42 --keep 10",
                "20 KB, all but a random tenth freed, then asleep", memory=IDLE, metric=CPU, prime=256),
+    _benchmark("sleeper", "case_sleeper", "256 1000", "40 200",
+               "16–1039 B, freed by another thread while this one sleeps", memory=IDLE, prime=512),
     _benchmark("producer", "case_producer", "4 2000000", "4 400000",
                "4 threads allocate, 1 frees, 47 MiB live", memory="steady_rss_kib", prime=128),
     _benchmark("churn_threads", "case_churn_threads", "5000 1", "800 1",

@@ -74,6 +74,8 @@ CASES = (
     *(Claim(row, "leak", "memory", 3, f"128 {size} 2 2000", other="hakmem")
       for row, size in (("idle", 0), ("idle_16k", 16384), ("idle_1m", 1048576))),
     Claim("idle_kept", "leak", "memory", 2, "128 20000 2 2000 42 --keep 10", other="hakmem"),
+    Claim("sleeper", "leak", "memory", 3, "64 200", other="hakmem"),
+    Claim("sleeper", "lock", "time", 1.3, "64 0"),
     Claim("producer", "lock", "time", 1.7, "4 100000"),
     Claim("producer", "pad", "memory", 2),
     Claim("churn_threads", "thread", "memory", 5, "200 1"),

@@ -1,0 +1,84 @@
+// case_sleeper: the main thread sets up what the others work on, and then waits for them.
+//
+// It allocates MIB of blocks and sleeps; a second thread frees them all in random order, waits
+// SLEEP_MS, and allocates as much itself. Resident memory is read when all is set up, freed, after the
+// wait, and when the second thread has as much: again_rss_kib is what it takes to have it once.
+
+#include "cases.h"
+
+enum { MIB, SLEEP_MS, SEED };
+enum { MIN = 16, MAX = 1039 };
+
+static bench_arg_t args[] = {
+    {"MIB", "allocated by each of the two", 256, 1, 1 << 20},
+    {"SLEEP_MS", "between freeing and allocating", 1000, 0, 100000},
+    {"SEED", "of the random numbers", 42, 0, UINT64_MAX},
+    {0},
+};
+
+static void **blocks;
+static uint64_t count;
+static bench_rng_t rng;
+enum { SET_UP, FREED, IDLE, AGAIN, READINGS };
+static uint64_t rss[READINGS], worked_ns;
+
+static void allocate(void) {
+  count = 0;
+  for (uint64_t sum = 0; sum < args[MIB].value << 20; count++) {
+    size_t size = MIN + bench_high(bench_next(&rng), MAX - MIN + 1);
+    blocks[count] = alloc_marked(size);
+    sum += size;
+  }
+}
+
+static void release(void) {
+  for (uint64_t i = 0; i < count; i++) free_marked(blocks[i], MAX);
+}
+
+static void *work(void *arg) {
+  uint64_t start = bench_now_ns();
+  release();
+  worked_ns += bench_now_ns() - start;
+  rss[FREED] = case_rss_kib();
+  case_sleep_until(bench_now_ns() + args[SLEEP_MS].value * 1000000u);
+  rss[IDLE] = case_rss_kib();
+  start = bench_now_ns();
+  allocate();
+  worked_ns += bench_now_ns() - start;
+  rss[AGAIN] = case_rss_kib();
+  return arg;
+}
+
+int main(int argc, char **argv) {
+  bench_t b = {.name = "case_sleeper",
+               .what = "Memory of a thread that set up data, which others freed, and sleeps.",
+               .args = args,
+               .no_net = true};
+  bench_parse(&b, argc, argv);
+  rng = bench_rng(args[SEED].value, 0);
+  const uint64_t room = (args[MIB].value << 20) / ((MIN + MAX) / 2) * 9 / 8 + 1024;
+  blocks = bench_map(room * sizeof *blocks);
+  const uint64_t base = case_rss_kib();
+  allocate();
+  for (uint64_t i = count - 1; i > 0; i--) {
+    uint64_t k = bench_high(bench_next(&rng), i + 1);
+    void *block = blocks[i];
+    blocks[i] = blocks[k];
+    blocks[k] = block;
+  }
+  rss[SET_UP] = case_rss_kib();
+  pthread_join(start_thread(work, NULL), NULL);
+  bench_run_t run = {.ops = 2 * count, .ns = worked_ns};
+  const uint64_t peak = bench_peak_rss_kib();
+  release();
+  // Less what the program had before, part of the table among it.
+#define KIB(value) ((value) > base ? (double)((value) - base) : 0.0)
+  bench_report_extra(&b, run, (bench_run_t){0}, peak,
+                     (bench_value_t[]){{"base_rss_kib", (double)base},
+                                       {"full_rss_kib", KIB(rss[SET_UP])},
+                                       {"freed_rss_kib", KIB(rss[FREED])},
+                                       {"idle_rss_kib", KIB(rss[IDLE])},
+                                       {"again_rss_kib", KIB(rss[AGAIN])},
+                                       {0}});
+  return 0;
+}
