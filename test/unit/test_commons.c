@@ -1,6 +1,7 @@
 // Slabs of threads whose blocks others free: they are given away, found by whoever needs one,
 // and nothing that is freed into them is lost, whoever is or is not there to look after it.
 
+#include "heaps.h"
 #include "unit.h"
 
 #include "core/options.h"
@@ -102,11 +103,6 @@ static hak_slab_t *slab_of(void *p) {
   hak_slab_t *slab = hak_slab_lookup(p);
   return slab - slab->offset;
 }
-static uint64_t sum(hak_stat_t stat) {
-  uint64_t n = 0;
-  for (uint32_t id = 1; id <= hak_heap_count(); id++) n += hak_load_relaxed(&hak_heap_by_id(id)->stats[stat]);
-  return n;
-}
 static unsigned given(const lot_t *l, unsigned first, unsigned last) {
   unsigned n = 0;
   for (unsigned i = first; i < last; i++) n += hak_slab_owner(slab_of(l->blocks[i]))->common;
@@ -159,7 +155,7 @@ static void found_by_who_needs_one(void) {
     start(&producer);
     start(&another);
     teach();
-    uint64_t adopted = sum(HAK_STAT_refill_commons);
+    uint64_t adopted = heaps_stat(HAK_STAT_refill_commons);
     // Used up by one, freed by this thread, and then in use by a third.
     unsigned n = given(&lot, 0, slabs(40));
     CHECK(n >= slabs(20));
@@ -167,7 +163,7 @@ static void found_by_who_needs_one(void) {
     release(every_other(&lot, 0));
     hak_remote_flush(hak_tls_heap);
     tell(&another, allocate, part(&lot2, 0, slabs(10)));
-    CHECK(sum(HAK_STAT_refill_commons) >= adopted + 10);
+    CHECK(heaps_stat(HAK_STAT_refill_commons) >= adopted + 10);
     CHECK(slabs_in_use() <= in_use + 1); // it had what it needed from there
     check_commons();
     for (unsigned i = 1; i < lot.end; i += 2) CHECK(filled(lot.blocks[i], lot.size, i));
@@ -184,14 +180,14 @@ ISOLATED(found_by_who_needs_one)
 static void not_of_who_frees_himself(void) {
   for (unsigned k = 0; k < COUNT(sizes); k++) {
     set_up(sizes[k]);
-    uint64_t before = sum(HAK_STAT_commons_give);
+    uint64_t before = heaps_stat(HAK_STAT_commons_give);
     start(&producer);
     for (unsigned i = 0; i < 3; i++) {
       tell(&producer, allocate, part(&lot, 0, slabs(40)));
       tell(&producer, release, part(&lot, 0, slabs(40)));
     }
     end(&producer);
-    CHECK_EQUAL(sum(HAK_STAT_commons_give), before);
+    CHECK_EQUAL(heaps_stat(HAK_STAT_commons_give), before);
     nothing_is_left();
   }
 }
@@ -207,7 +203,7 @@ static void not_if_switched_off(void) {
   CHECK_EQUAL(given(&lot, 0, slabs(40)), 0);
   release(part(&lot, 0, slabs(40)));
   end(&producer);
-  CHECK_EQUAL(sum(HAK_STAT_commons_give), 0);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_commons_give), 0);
   nothing_is_left();
 }
 ISOLATED(not_if_switched_off)
@@ -222,9 +218,9 @@ static void learns_that_it_frees(void) {
   CHECK(kept >= slabs(1));
   tell(&producer, release, part(&lot, 0, slabs(40)));
   CHECK_EQUAL(producer.heap->others, 0);
-  uint64_t before = sum(HAK_STAT_commons_give);
+  uint64_t before = heaps_stat(HAK_STAT_commons_give);
   tell(&producer, allocate, part(&lot, 0, slabs(40)));
-  CHECK_EQUAL(sum(HAK_STAT_commons_give), before);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_commons_give), before);
   tell(&producer, release, part(&lot, 0, slabs(40)));
   end(&producer);
   nothing_is_left();
@@ -258,15 +254,15 @@ static void taken_for_good(void) {
     if (hak_slab_owner(slab_of(lot.blocks[i]))->common) common = hak_slab_owner(slab_of(lot.blocks[i]));
   CHECK(common != NULL);
   common->state = HAK_HEAP_CLAIMED;
-  uint64_t before = sum(HAK_STAT_commons_give), adopted = sum(HAK_STAT_refill_commons);
+  uint64_t before = heaps_stat(HAK_STAT_commons_give), adopted = heaps_stat(HAK_STAT_refill_commons);
   release(part(&lot, 0, slabs(40)));
   for (unsigned i = 0; i < 3; i++) {
     tell(&producer, allocate, part(&lot, 0, slabs(40)));
     CHECK_EQUAL(given(&lot, 0, slabs(40)), 0);
     release(part(&lot, 0, slabs(40)));
   }
-  CHECK_EQUAL(sum(HAK_STAT_commons_give), before);
-  CHECK_EQUAL(sum(HAK_STAT_refill_commons), adopted);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_commons_give), before);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_refill_commons), adopted);
   end(&producer);
   common->state = HAK_HEAP_ORPHAN;
   nothing_is_left();
@@ -359,7 +355,7 @@ static void many_at_once(void) {
   for (unsigned i = 0; i < 2; i++) consumers[i] = unit_start(consume, NULL);
   for (unsigned t = 0; t < THREADS; t++) unit_join(producers[t]);
   for (unsigned i = 0; i < 2; i++) unit_join(consumers[i]);
-  CHECK(sum(HAK_STAT_commons_give) > 0 && sum(HAK_STAT_refill_commons) > 0);
+  CHECK(heaps_stat(HAK_STAT_commons_give) > 0 && heaps_stat(HAK_STAT_refill_commons) > 0);
   check_commons();
   nothing_is_left();
   CHECK_EQUAL(slabs_in_use(), 0);

@@ -1,5 +1,6 @@
 // heap.h: which heap a thread works on and what becomes of it.
 
+#include "heaps.h"
 #include "unit.h"
 
 #include "core/options.h"
@@ -12,12 +13,6 @@
 #include "thread/process.h"
 #include "thread/remote.h"
 
-static uint64_t stat(hak_stat_t which) {
-  uint64_t n = 0;
-  for (uint32_t id = 1; id <= hak_heap_count(); id++)
-    n += hak_load_relaxed(&hak_heap_by_id(id)->stats[which]);
-  return n;
-}
 // Tiny and L2 slabs in use, of one heap or (NULL) of all.
 static unsigned slabs_of(hak_heap_t *heap) {
   unsigned n = 0;
@@ -27,11 +22,6 @@ static unsigned slabs_of(hak_heap_t *heap) {
     if (kind == HAK_KIND_TINY || kind == HAK_KIND_L2) n += !heap || hak_slab_owner(slab) == heap;
   }
   return n;
-}
-static uint64_t live_blocks(void) {
-  hak_stats_t s;
-  CHECK(hak_stats_get(&s, sizeof s));
-  return s.live_blocks;
 }
 
 static void fronts(void) {
@@ -100,18 +90,18 @@ static void turns(void) {
     unsigned from = round % 2;
     for (unsigned i = 0; i < some; i++) hak_free(turn_blocks[from][i]);
     CHECK_EQUAL(hak_slab_place(turn_slab(from)), HAK_PLACE_PARTIAL);
-    uint64_t refills = stats->refills, blocks = stats->blocks, full = stat(HAK_STAT_slab_full);
-    uint64_t warm = stat(HAK_STAT_refill_warm), hits = hak_tls_heap->warm[c].hits;
+    uint64_t refills = stats->refills, blocks = stats->blocks, full = heaps_stat(HAK_STAT_slab_full);
+    uint64_t warm = heaps_stat(HAK_STAT_refill_warm), hits = hak_tls_heap->warm[c].hits;
     for (unsigned i = 0; i < some; i++) turn_blocks[from][i] = hak_malloc(TURN_SIZE);
     CHECK(hak_heap_front(hak_tls_heap, c) == turn_slab(from));
     CHECK_EQUAL(hak_slab_place(turn_slab(from)), HAK_PLACE_ACTIVE);
     CHECK_EQUAL(hak_slab_place(turn_slab(round == 0 ? 2 : !from)), HAK_PLACE_FULL);
     CHECK_EQUAL(stats->refills - refills, 1);
     CHECK_EQUAL(stats->blocks - blocks, some);
-    CHECK_EQUAL(stat(HAK_STAT_slab_full) - full, 1);
-    CHECK_EQUAL(stat(HAK_STAT_refill_warm) - warm, 1);
+    CHECK_EQUAL(heaps_stat(HAK_STAT_slab_full) - full, 1);
+    CHECK_EQUAL(heaps_stat(HAK_STAT_refill_warm) - warm, 1);
     CHECK_EQUAL(hak_tls_heap->warm[c].hits - hits, 1);
-    CHECK_EQUAL(live_blocks(), (uint64_t)TURN_SLABS * capacity);
+    CHECK_EQUAL(heaps_live_blocks(), (uint64_t)TURN_SLABS * capacity);
     hak_heap_check(hak_tls_heap);
     if (round > 0) continue;
     // Once more what the slow path would do: nothing to turn to.
@@ -162,9 +152,9 @@ static void heaps_are_used_again(void) {
   for (unsigned i = 0; i < SCALED(2000u); i++) unit_in_thread(touch, NULL);
   CHECK_EQUAL(hak_heap_count(), 2);
   CHECK_EQUAL(hak_heap_by_id(2)->state, HAK_HEAP_ORPHAN);
-  CHECK_EQUAL(stat(HAK_STAT_heap_attach), 1 + SCALED(2000u));
-  CHECK_EQUAL(stat(HAK_STAT_heap_orphan), SCALED(2000u));
-  CHECK_EQUAL(live_blocks(), 0);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_heap_attach), 1 + SCALED(2000u));
+  CHECK_EQUAL(heaps_stat(HAK_STAT_heap_orphan), SCALED(2000u));
+  CHECK_EQUAL(heaps_live_blocks(), 0);
   CHECK(hak_heap_by_id(0) == NULL && hak_heap_by_id(3) == NULL);
 }
 ISOLATED(heaps_are_used_again)
@@ -232,14 +222,14 @@ static void orphans_are_serviced(void) {
   uint64_t mapped = hak_mapped.superslab_bytes;
   for (unsigned i = 0; i < left_count; i++) free_left(i);
   hak_remote_flush(hak_tls_heap);
-  CHECK(stat(HAK_STAT_heap_service) > 0);
+  CHECK(heaps_stat(HAK_STAT_heap_service) > 0);
   CHECK_EQUAL(left_by->state, HAK_HEAP_ORPHAN);
   CHECK_EQUAL(left_by->inbox, 0);
   // One empty slab of each tiny class may stay with the orphan for its next owner.
   unsigned stay = slabs_of(left_by);
   printf("slabs of an ended thread: %u, after all blocks were freed: %u\n", had, stay);
   CHECK(stay <= HAK_TINY_CLASSES);
-  CHECK_EQUAL(live_blocks(), 0);
+  CHECK_EQUAL(heaps_live_blocks(), 0);
   hak_trim(0);
   CHECK_EQUAL(slabs_of(NULL), 0);
   CHECK(mapped > 0);
@@ -257,7 +247,7 @@ static void *free_all_left(void *argument) {
 static void freers_that_end(void) {
   unit_in_thread(leave_every_class, NULL);
   unit_in_thread(free_all_left, NULL);
-  CHECK_EQUAL(live_blocks(), 0);
+  CHECK_EQUAL(heaps_live_blocks(), 0);
   // It got the orphan itself, so all slabs have gone with its own end.
   CHECK_EQUAL(slabs_of(NULL), 0);
 }
@@ -271,19 +261,19 @@ static void running_threads_adopt(void) {
   uint64_t mapped = hak_mapped.superslab_bytes;
   for (unsigned i = 0; i < left_count; i += 2) free_left(i);
   hak_remote_flush(hak_tls_heap);
-  uint64_t pooled = stat(HAK_STAT_refill_pool);
+  uint64_t pooled = heaps_stat(HAK_STAT_refill_pool);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     void *p = hak_malloc(hak_class_size(c));
     CHECK(p != NULL);
     fill(p, hak_class_size(c), 1);
   }
-  CHECK(stat(HAK_STAT_refill_adopt) >= 1);
+  CHECK(heaps_stat(HAK_STAT_refill_adopt) >= 1);
   // With a mark of 1 a slab stays FULL until its last block is free.
-  if (hak_option(FULL_MARK) > 1) CHECK_EQUAL(stat(HAK_STAT_refill_pool), pooled);
+  if (hak_option(FULL_MARK) > 1) CHECK_EQUAL(heaps_stat(HAK_STAT_refill_pool), pooled);
   CHECK_EQUAL(hak_mapped.superslab_bytes, mapped);
   hak_heap_check(hak_tls_heap);
   for (unsigned i = 1; i < left_count; i += 2) free_left(i);
-  CHECK_EQUAL(live_blocks(), HAK_CLASSES);
+  CHECK_EQUAL(heaps_live_blocks(), HAK_CLASSES);
 }
 ISOLATED(running_threads_adopt)
 
@@ -320,7 +310,7 @@ static void adopters_leave_the_rest(void) {
   CHECK_EQUAL(partial_groups(left_by), 0);
   for (unsigned i = 0; i < left_count; i++)
     if (i % 8 == 0) free_left(i);
-  CHECK_EQUAL(live_blocks(), 0);
+  CHECK_EQUAL(heaps_live_blocks(), 0);
 }
 ISOLATED(adopters_leave_the_rest)
 
@@ -337,7 +327,7 @@ static void new_threads_take_orphans(void) {
   unit_in_thread(go_on, NULL);
   CHECK_EQUAL(hak_heap_count(), 2);
   CHECK_EQUAL(slabs_of(NULL), 0 + slabs_of(hak_tls_heap));
-  CHECK_EQUAL(stat(HAK_STAT_free_remote), 0); // its own by then
+  CHECK_EQUAL(heaps_stat(HAK_STAT_free_remote), 0); // its own by then
 }
 ISOLATED(new_threads_take_orphans)
 
@@ -366,9 +356,9 @@ static void after_the_heaps_end(void) {
   CHECK_EQUAL(hak_heap_count(), 2);
   CHECK_EQUAL(hak_heap_by_id(2)->state, HAK_HEAP_ORPHAN);
   CHECK(!hak_heap_by_id(2)->transient);
-  CHECK_EQUAL(live_blocks(), 150);
+  CHECK_EQUAL(heaps_live_blocks(), 150);
   for (unsigned i = 0; i < left_count; i++) free_left(i);
-  CHECK_EQUAL(live_blocks(), 0);
+  CHECK_EQUAL(heaps_live_blocks(), 0);
 }
 ISOLATED(after_the_heaps_end)
 
@@ -440,7 +430,7 @@ static void fork_while_others_allocate(void) {
   stop = true;
   for (unsigned i = 0; i < 3; i++) unit_join(threads[i]);
   for (unsigned i = 0; i < left_count; i++) free_left(i);
-  CHECK_EQUAL(live_blocks(), 0);
+  CHECK_EQUAL(heaps_live_blocks(), 0);
 }
 ISOLATED(fork_while_others_allocate)
 

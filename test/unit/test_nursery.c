@@ -1,6 +1,7 @@
 // Threads that hardly allocate share heaps: they get correct memory, no cache line of
 // another thread, and no heap of their own until they need one.
 
+#include "heaps.h"
 #include "unit.h"
 
 #include "core/options.h"
@@ -24,13 +25,6 @@ static void set_up(uint64_t calls) {
 }
 
 static size_t size_of(uintptr_t thread, unsigned i) { return (thread * 131 + i * i * 7) % (i % 3 ? 200 : 3000); }
-
-static uint64_t served_by_nurseries(void) {
-  uint64_t n = 0;
-  for (uint32_t id = 1; id <= hak_heap_count(); id++)
-    n += hak_load_relaxed(&hak_heap_by_id(id)->stats[HAK_STAT_nursery]);
-  return n;
-}
 
 static hak_stats_t stats_now(void) {
   hak_stats_t s;
@@ -74,7 +68,7 @@ static void shared_by_many(void) {
   pthread_barrier_wait(&barrier);
   CHECK(got_heaps <= THREADS / 2);
   CHECK(hak_heap_count() > heaps && hak_heap_count() <= heaps + HAK_NURSERIES + got_heaps);
-  CHECK(served_by_nurseries() >= (THREADS - got_heaps) * BLOCKS);
+  CHECK(heaps_stat(HAK_STAT_nursery) >= (THREADS - got_heaps) * BLOCKS);
   for (unsigned t = 0; t < THREADS; t++) {
     for (unsigned i = 0; i < BLOCKS; i++) {
       if (!held[t][i] || (got_heaps && !in_nursery(held[t][i]))) continue;

@@ -1,6 +1,7 @@
 // Slabs of a thread that does not come by: they go back when others have freed all of their
 // blocks, and no other slab is touched.
 
+#include "heaps.h"
 #include "unit.h"
 
 #include "core/options.h"
@@ -17,12 +18,6 @@ enum { BLOCKS = 65536 };
 static unsigned char *blocks[BLOCKS];
 static unsigned capacity, used; // of a slab; blocks of SLABS slabs
 
-static uint64_t sum(hak_stat_t which) {
-  uint64_t n = 0;
-  for (uint32_t id = 1; id <= hak_heap_count(); id++)
-    n += hak_load_relaxed(&hak_heap_by_id(id)->stats[which]);
-  return n;
-}
 // Tiny slabs of SIZE that belong to the heap.
 static unsigned slabs_of(hak_heap_t *heap) {
   unsigned n = 0;
@@ -32,11 +27,6 @@ static unsigned slabs_of(hak_heap_t *heap) {
          hak_slab_class(slab) == hak_size_class(SIZE);
   }
   return n;
-}
-static uint64_t live_blocks(void) {
-  hak_stats_t s;
-  CHECK(hak_stats_get(&s, sizeof s));
-  return s.live_blocks;
 }
 
 static uint64_t live_before;
@@ -48,7 +38,7 @@ static void set_up(void) {
   hak_option(RELIEF) = 1;
   hak_option(WARM_PREFILL) = 0;
   hak_free(hak_malloc(1));
-  live_before = live_blocks();
+  live_before = heaps_live_blocks();
   capacity = hak_classes[hak_size_class(SIZE)].capacity;
   used = SLABS * capacity;
   for (unsigned i = 0; i < used; i++) {
@@ -81,7 +71,7 @@ static void by_another(part_t part) { unit_in_thread(others_free, &part); }
 static void nothing_is_left(void) {
   hak_heap_check(hak_tls_heap);
   hak_trim(0);
-  CHECK_EQUAL(live_blocks(), live_before);
+  CHECK_EQUAL(heaps_live_blocks(), live_before);
   CHECK_EQUAL(slabs_of(hak_tls_heap), 0);
   hak_heap_check(hak_tls_heap);
 }
@@ -92,9 +82,9 @@ static void of_a_sleeper(void) {
   by_another((part_t){.every = 1, .except = UINT32_MAX});
   // All but fewer than are worth a look, and the one in front.
   CHECK(slabs_of(mine) <= 16);
-  CHECK(sum(HAK_STAT_relief) >= SLABS - 16);
+  CHECK(heaps_stat(HAK_STAT_relief) >= SLABS - 16);
   unsigned c = hak_size_class(SIZE);
-  CHECK_EQUAL(hak_relief_taken(mine, c), sum(HAK_STAT_relief));
+  CHECK_EQUAL(hak_relief_taken(mine, c), heaps_stat(HAK_STAT_relief));
   CHECK_EQUAL(mine->warm[c].slabs - hak_relief_taken(mine, c), slabs_of(mine));
   CHECK(hak_slab_kind(hak_heap_front(mine, c)) == HAK_KIND_TINY);
   // It goes on as if nothing had been.
@@ -124,17 +114,17 @@ ISOLATED(in_any_order)
 static void not_while_in_use(void) {
   set_up();
   by_another((part_t){.every = 1, .except = 3});
-  CHECK_EQUAL(sum(HAK_STAT_relief), 0);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
   for (unsigned i = 3; i < used; i += 2 * capacity) {
     CHECK(filled(blocks[i], SIZE, i));
     hak_free(blocks[i]); // every second slab's here
     blocks[i] = NULL;
   }
-  CHECK_EQUAL(sum(HAK_STAT_relief), 0);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
   by_another((part_t){.every = 1, .except = UINT32_MAX}); // the others' last block
-  CHECK(sum(HAK_STAT_relief) <= SLABS / 2);
-  CHECK(sum(HAK_STAT_relief) >= SLABS / 2 - 16);
+  CHECK(heaps_stat(HAK_STAT_relief) <= SLABS / 2);
+  CHECK(heaps_stat(HAK_STAT_relief) >= SLABS / 2 - 16);
   nothing_is_left();
 }
 ISOLATED(not_while_in_use)
@@ -143,7 +133,7 @@ static void not_if_switched_off(void) {
   set_up();
   hak_option(RELIEF) = 0;
   by_another((part_t){.every = 1, .except = UINT32_MAX});
-  CHECK_EQUAL(sum(HAK_STAT_relief), 0);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
   nothing_is_left();
 }
@@ -189,7 +179,7 @@ static void while_it_works(void) {
   hak_process_init();
   hak_option(RELIEF) = 1;
   hak_free(hak_malloc(1));
-  live_before = live_blocks();
+  live_before = heaps_live_blocks();
   pthread_t freers[FREERS];
   for (uintptr_t i = 0; i < FREERS; i++) freers[i] = unit_start(keep_freeing, (void *)i);
   uint64_t random = 99;
