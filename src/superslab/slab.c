@@ -24,7 +24,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->carved = 0;
   slab->run = info->run;
   slab->offset = 0;
-  hak_store_relaxed(&slab->place, HAK_PLACE_ACTIVE);
+  hak_slab_set_place(slab, HAK_PLACE_ACTIVE);
   slab->next = slab->prev = 0;
   slab->absent = 0;
   slab->waits = false;

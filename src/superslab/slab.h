@@ -27,10 +27,13 @@ HAK_INLINE unsigned hak_slab_class(const hak_slab_t *slab) {
 HAK_INLINE hak_place_t hak_slab_place(const hak_slab_t *slab) {
   return (hak_place_t)hak_load_relaxed(&((hak_slab_t *)slab)->place);
 }
-// The last thing that the owner does to a slab when it changes its place.
-HAK_INLINE void hak_slab_settle(hak_slab_t *slab, hak_place_t place) {
+HAK_INLINE void hak_slab_set_place(hak_slab_t *slab, hak_place_t place) {
+  hak_store_relaxed(&slab->place, (uint8_t)place);
+}
+// The last thing that the owner does to a tiny slab that becomes FULL.
+HAK_INLINE void hak_slab_settle(hak_slab_t *slab) {
   // Release: pairs with the acquire in deserted (thread/relief.c).
-  hak_store_release(&slab->place, (uint8_t)place);
+  hak_store_release(&slab->place, (uint8_t)HAK_PLACE_FULL);
 }
 
 // Heap that owns a tiny or L2 slab. For other threads the answer may be a moment
@@ -147,7 +150,7 @@ HAK_INLINE void hak_slab_await(hak_slab_t *slab, uint64_t live, uint64_t mark) {
 }
 
 HAK_INLINE void hak_slab_enter_active(hak_slab_t *slab) {
-  hak_slab_settle(slab, HAK_PLACE_ACTIVE);
+  hak_slab_set_place(slab, HAK_PLACE_ACTIVE);
   if (hak_slab_kind(slab) != HAK_KIND_TINY) return;
   slab->waits = false;
   hak_slab_count(slab, hak_slab_live_tiny(slab));
@@ -155,7 +158,7 @@ HAK_INLINE void hak_slab_enter_active(hak_slab_t *slab) {
 
 HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
   if (hak_slab_kind(slab) != HAK_KIND_TINY) {
-    hak_slab_settle(slab, place);
+    hak_slab_set_place(slab, place);
     return;
   }
   uint64_t live = hak_slab_live(slab);
@@ -164,7 +167,8 @@ HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint6
     live = slab->carved;
   }
   hak_slab_await(slab, live, mark);
-  hak_slab_settle(slab, place);
+  if (place == HAK_PLACE_FULL) hak_slab_settle(slab);
+  else hak_slab_set_place(slab, place);
 }
 
 #endif

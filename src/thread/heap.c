@@ -180,9 +180,9 @@ hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front) {
     return NULL;
   uint64_t full = front->capacity, allocs = hak_load_relaxed(&front->allocs);
   hak_slab_await(front, full, full - back_in_use(front) + 1);
-  hak_slab_settle(front, HAK_PLACE_FULL);
+  hak_slab_settle(front);
   if ((heap->partial[c] = next->next) != 0) hak_slab_at(next->next)->prev = 0;
-  hak_slab_settle(next, HAK_PLACE_ACTIVE);
+  hak_slab_set_place(next, HAK_PLACE_ACTIVE);
   next->waits = false;
   uint64_t live = hak_slab_live_tiny(next);
   hak_slab_count(next, live);
