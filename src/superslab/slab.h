@@ -161,7 +161,7 @@ HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint6
     hak_slab_set_place(slab, place);
     return;
   }
-  uint64_t live = hak_slab_live(slab);
+  uint64_t live = hak_slab_live_tiny(slab);
   if (!HAK_SECURE && HAK_UNLIKELY(live < slab->carved) && place == HAK_PLACE_FULL) {
     hak_slab_lost(slab, slab->carved - live);
     live = slab->carved;

@@ -31,7 +31,8 @@ HAK_INTERNAL extern _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];
 void hak_commons_freed_by_others(hak_heap_t *heap, unsigned size_class);
 HAK_INLINE void hak_commons_freed_here(hak_heap_t *heap) { heap->others = 0; }
 // If heap's slabs are for the commons (owner): gives one away that is used up / that has free
-// blocks again; true: it is not heap's any more.
+// blocks again; true: it is not heap's any more. mark: as for hak_slab_leave_active, since one
+// that is used up becomes FULL when it is the commons' already (R3).
 bool hak_commons_take_full(hak_heap_t *heap, hak_slab_t *slab, uint64_t mark);
 HAK_INLINE bool hak_commons_give(hak_heap_t *heap, hak_slab_t *slab, uint64_t mark) {
   return HAK_UNLIKELY(heap->others == HAK_OTHERS_ENOUGH) && hak_commons_take_full(heap, slab, mark);

@@ -228,19 +228,18 @@ HAK_INLINE bool releasable(hak_slab_t *slab) {
 }
 
 HAK_INLINE void bring_back(hak_heap_t *heap, hak_slab_t *slab) {
+  if (hak_slab_place(slab) != HAK_PLACE_FULL) return;
   hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
   add_partial(heap, slab);
   hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
 }
 
-void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) {
-  if (hak_slab_place(slab) == HAK_PLACE_FULL) bring_back(heap, slab);
-}
+void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) { bring_back(heap, slab); }
 
 // The slab's live blocks fell below its mark.
 static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) return;
-  if (hak_slab_place(slab) == HAK_PLACE_FULL) bring_back(heap, slab);
+  bring_back(heap, slab);
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);

@@ -76,7 +76,8 @@ void hak_relief_emptied(hak_heap_t *owner, hak_heap_t *mine) {
 }
 
 void hak_relief_all(hak_heap_t *mine) {
-  for (uint32_t id = 1; id <= hak_heap_count() && hak_option(RELIEF); id++) {
+  if (!hak_option(RELIEF)) return;
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) {
     hak_heap_t *heap = hak_heap_by_id(id);
     if (heap != mine && may_relieve(heap) && hak_load_relaxed(&heap->emptied) != 0)
       relieve(heap, mine);

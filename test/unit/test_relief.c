@@ -48,24 +48,23 @@ static void set_up(void) {
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
 }
 
-typedef struct {
-  unsigned first, every, except; // blocks first, first + every, ..; but not number `except` of a slab
-} part_t;
-static void free_part(const part_t *part) {
-  for (unsigned i = part->first; i < used; i += part->every) {
-    if (!blocks[i] || i % capacity == part->except) continue;
+#define NONE UINT32_MAX
+// Frees what is left, but for block number `except` of each slab.
+static void free_all_but(unsigned except) {
+  for (unsigned i = 0; i < used; i++) {
+    if (!blocks[i] || i % capacity == except) continue;
     CHECK(filled(blocks[i], SIZE, i));
     hak_free(blocks[i]);
     blocks[i] = NULL;
   }
 }
-static void *others_free(void *argument) {
-  free_part(argument);
+static void *others_free(void *except) {
+  free_all_but((unsigned)(uintptr_t)except);
   return NULL;
 }
 
 // This thread waits in pthread_join, which is to its heap as any sleep.
-static void by_another(part_t part) { unit_in_thread(others_free, &part); }
+static void by_another(unsigned except) { unit_in_thread(others_free, (void *)(uintptr_t)except); }
 
 // All that is left is free.
 static void nothing_is_left(void) {
@@ -79,7 +78,7 @@ static void nothing_is_left(void) {
 static void of_a_sleeper(void) {
   set_up();
   hak_heap_t *mine = hak_tls_heap;
-  by_another((part_t){.every = 1, .except = UINT32_MAX});
+  by_another(NONE);
   // All but fewer than are worth a look, and the one in front.
   CHECK(slabs_of(mine) <= 16);
   CHECK(heaps_stat(HAK_STAT_relief) >= SLABS - 16);
@@ -89,7 +88,7 @@ static void of_a_sleeper(void) {
   CHECK(hak_slab_kind(hak_heap_front(mine, c)) == HAK_KIND_TINY);
   // It goes on as if nothing had been.
   for (unsigned i = 0; i < used; i++) fill(blocks[i] = hak_malloc(SIZE), SIZE, i);
-  free_part(&(part_t){.every = 1, .except = UINT32_MAX});
+  free_all_but(NONE);
   nothing_is_left();
 }
 ISOLATED(of_a_sleeper)
@@ -104,7 +103,7 @@ static void in_any_order(void) {
     blocks[i] = blocks[k], blocks[k] = block;
   }
   for (unsigned i = 0; i < used; i++) fill(blocks[i], SIZE, i);
-  by_another((part_t){.every = 1, .except = UINT32_MAX});
+  by_another(NONE);
   CHECK(slabs_of(hak_tls_heap) <= SLABS / 3); // who looks less often has more to look at
   nothing_is_left();
 }
@@ -113,7 +112,7 @@ ISOLATED(in_any_order)
 // With a block in use, or one that its thread freed itself, a slab stays.
 static void not_while_in_use(void) {
   set_up();
-  by_another((part_t){.every = 1, .except = 3});
+  by_another(3);
   CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
   for (unsigned i = 3; i < used; i += 2 * capacity) {
@@ -122,7 +121,7 @@ static void not_while_in_use(void) {
     blocks[i] = NULL;
   }
   CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
-  by_another((part_t){.every = 1, .except = UINT32_MAX}); // the others' last block
+  by_another(NONE); // the others' last block
   CHECK(heaps_stat(HAK_STAT_relief) <= SLABS / 2);
   CHECK(heaps_stat(HAK_STAT_relief) >= SLABS / 2 - 16);
   nothing_is_left();
@@ -132,7 +131,7 @@ ISOLATED(not_while_in_use)
 static void not_if_switched_off(void) {
   set_up();
   hak_option(RELIEF) = 0;
-  by_another((part_t){.every = 1, .except = UINT32_MAX});
+  by_another(NONE);
   CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
   nothing_is_left();
@@ -141,7 +140,7 @@ ISOLATED(not_if_switched_off)
 
 // What is too little for a look goes when memory is asked for.
 static void *others_trim(void *unused) {
-  free_part(&(part_t){.every = 1, .except = UINT32_MAX});
+  free_all_but(NONE);
   CHECK(slabs_of(hak_heap_by_id(1)) > 1);
   hak_trim(0);
   CHECK_EQUAL(slabs_of(hak_heap_by_id(1)), 1); // the front
