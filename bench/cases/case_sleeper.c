@@ -6,13 +6,14 @@
 
 #include "cases.h"
 
-enum { MIB, SLEEP_MS, SEED };
-enum { MIN = 16, MAX = 1039 };
+enum { MIB, SLEEP_MS, SEED, MIN, MAX };
 
 static bench_arg_t args[] = {
     {"MIB", "allocated by each of the two", 256, 1, 1 << 20},
     {"SLEEP_MS", "between freeing and allocating", 1000, 0, 100000},
     {"SEED", "of the random numbers", 42, 0, UINT64_MAX},
+    {"--min", "smallest block in bytes", 16, 16, 1 << 20},
+    {"--max", "largest block in bytes", 1039, 16, 1 << 20},
     {0},
 };
 
@@ -23,16 +24,17 @@ enum { SET_UP, FREED, IDLE, AGAIN, READINGS };
 static uint64_t rss[READINGS], worked_ns;
 
 static void allocate(void) {
+  const size_t min = args[MIN].value, span = args[MAX].value - min + 1;
   count = 0;
   for (uint64_t sum = 0; sum < args[MIB].value << 20; count++) {
-    size_t size = MIN + bench_high(bench_next(&rng), MAX - MIN + 1);
+    size_t size = min + bench_high(bench_next(&rng), span);
     blocks[count] = alloc_marked(size);
     sum += size;
   }
 }
 
 static void release(void) {
-  for (uint64_t i = 0; i < count; i++) free_marked(blocks[i], MAX);
+  for (uint64_t i = 0; i < count; i++) free_marked(blocks[i], args[MAX].value);
 }
 
 static void *work(void *arg) {
@@ -55,8 +57,10 @@ int main(int argc, char **argv) {
                .args = args,
                .no_net = true};
   bench_parse(&b, argc, argv);
+  if (args[MIN].value > args[MAX].value) bench_usage(&b, "--min is above --max");
   rng = bench_rng(args[SEED].value, 0);
-  const uint64_t room = (args[MIB].value << 20) / ((MIN + MAX) / 2) * 9 / 8 + 1024;
+  const uint64_t mean = (args[MIN].value + args[MAX].value) / 2;
+  const uint64_t room = (args[MIB].value << 20) / mean * 9 / 8 + 1024;
   blocks = bench_map(room * sizeof *blocks);
   const uint64_t base = case_rss_kib();
   allocate();

@@ -38,7 +38,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
     hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
     if (HAK_SECURE) slab->size = info->size;
   } else {
-    hak_store_relaxed(&slab->mask, ((uint64_t)1 << info->capacity) - 1);
+    hak_store_relaxed(&slab->mask, hak_slab_all(info->capacity));
     slab->seen = 0;
     slab->first = slab->start;
     slab->inverse = UINT64_MAX / info->size + 1;
@@ -131,7 +131,6 @@ void hak_slab_lost(hak_slab_t *slab, uint64_t blocks) {
 static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
   uint32_t count = (uint32_t)(remote >> HAK_REMOTE_COUNT_SHIFT);
   void *head = (void *)(uintptr_t)(remote & HAK_REMOTE_POINTER_MASK);
-  if (count == 0) return 0;
   hak_owner_add(&slab->frees_left, -(uint64_t)count);
   if (slab->free && count > WALK_MAX) {
     ((void **)head)[1] = (void *)(uintptr_t)slab->chains;
@@ -149,13 +148,14 @@ static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
 
 uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   uint64_t remote;
-  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY; // nobody's but the owner's until then (R3)
+  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   // Acquire: pairs with the release in push (thread/remote.c) and deserted (thread/relief.c):
   // the chain's links are there. Release: a later push finds the slab as this thread leaves it.
   if (dequeue) remote = hak_exchange_acq_rel(&slab->remote, (uint64_t)0);
   else if ((hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED) == 0) return 0;
   else remote = hak_fetch_and_acq_rel(&slab->remote, HAK_REMOTE_QUEUED);
   remote &= ~HAK_REMOTE_QUEUED;
+  if (remote == 0) return 0; // and it may be others' from here on (R3)
   if (tiny) return collect_tiny(slab, remote);
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask & remote)) { // freed here and by another thread

@@ -30,7 +30,7 @@ HAK_INLINE hak_place_t hak_slab_place(const hak_slab_t *slab) {
 HAK_INLINE void hak_slab_set_place(hak_slab_t *slab, hak_place_t place) {
   hak_store_relaxed(&slab->place, (uint8_t)place);
 }
-// The last thing that the owner does to a tiny slab that becomes FULL.
+// The last thing that the owner does to a slab that becomes FULL.
 HAK_INLINE void hak_slab_settle(hak_slab_t *slab) {
   // Release: pairs with the acquire in deserted (thread/relief.c).
   hak_store_release(&slab->place, (uint8_t)HAK_PLACE_FULL);
@@ -89,11 +89,14 @@ HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
   return s->capacity - hak_count_bits64(hak_load_relaxed(&s->mask));
 }
 
+// The mask of an L2 run that has so many blocks, all of them free.
+HAK_INLINE uint64_t hak_slab_all(uint64_t capacity) { return ((uint64_t)1 << capacity) - 1; }
+
 // Whether live is 0; for L2 without counting bits.
 HAK_INLINE bool hak_slab_unused(const hak_slab_t *slab) {
   hak_slab_t *s = (hak_slab_t *)slab;
   if (hak_slab_kind(s) == HAK_KIND_TINY) return hak_slab_live(s) == 0;
-  return hak_load_relaxed(&s->mask) == ((uint64_t)1 << s->capacity) - 1;
+  return hak_load_relaxed(&s->mask) == hak_slab_all(s->capacity);
 }
 
 // Live blocks as any thread sees them, without the remotely freed; never above capacity.
@@ -157,16 +160,14 @@ HAK_INLINE void hak_slab_enter_active(hak_slab_t *slab) {
 }
 
 HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint64_t mark) {
-  if (hak_slab_kind(slab) != HAK_KIND_TINY) {
-    hak_slab_set_place(slab, place);
-    return;
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) {
+    uint64_t live = hak_slab_live_tiny(slab);
+    if (!HAK_SECURE && HAK_UNLIKELY(live < slab->carved) && place == HAK_PLACE_FULL) {
+      hak_slab_lost(slab, slab->carved - live);
+      live = slab->carved;
+    }
+    hak_slab_await(slab, live, mark);
   }
-  uint64_t live = hak_slab_live_tiny(slab);
-  if (!HAK_SECURE && HAK_UNLIKELY(live < slab->carved) && place == HAK_PLACE_FULL) {
-    hak_slab_lost(slab, slab->carved - live);
-    live = slab->carved;
-  }
-  hak_slab_await(slab, live, mark);
   if (place == HAK_PLACE_FULL) hak_slab_settle(slab);
   else hak_slab_set_place(slab, place);
 }

@@ -430,7 +430,7 @@ HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, ui
   hak_ring_push_full(heap, slab->ring, hint);
   hak_commons_freed_here(heap);
   if (hak_slab_place(slab) == HAK_PLACE_FULL ||
-      (hak_slab_place(slab) != HAK_PLACE_ACTIVE && mask == ((uint64_t)1 << slab->capacity) - 1))
+      (hak_slab_place(slab) != HAK_PLACE_ACTIVE && mask == hak_slab_all(slab->capacity)))
     slab_event(heap, slab);
 }
 
@@ -445,7 +445,7 @@ HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
     return;
   }
   hak_ring_push(ring, hint);
-  if (HAK_UNLIKELY(mask == ((uint64_t)1 << slab->capacity) - 1) &&
+  if (HAK_UNLIKELY(mask == hak_slab_all(slab->capacity)) &&
       hak_slab_place(slab) != HAK_PLACE_ACTIVE)
     put_l2_last(slab);
 }

@@ -149,8 +149,7 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
 
 #define FEW_BLOCKS 80 // docs/decisions/0004-full-mark.md
 
-// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, twice as many of those
-// that would last for few allocations only, but at least one (L2: the next free).
+// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, twice as many of those that would last for few allocations only, but at least one (L2: the next free).
 static uint32_t back_in_use(const hak_slab_t *slab) {
   uint32_t back = slab->capacity / (uint32_t)hak_option(FULL_MARK);
   if (slab->capacity <= FEW_BLOCKS) back *= 2;
@@ -161,6 +160,7 @@ static uint32_t back_in_use(const hak_slab_t *slab) {
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
   uint64_t mark = slab->capacity - back_in_use(slab) + 1;
   hak_heap_count_stat(heap, HAK_STAT_slab_full, 1);
+  if (hak_slab_kind(slab) == HAK_KIND_L2) hak_sparse_leave(heap, slab);
   if (!hak_commons_give(heap, slab, mark)) hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
 }
 
@@ -202,7 +202,10 @@ void hak_heap_tend_shared(void) {
 }
 
 static void forget(hak_heap_t *heap, hak_slab_t *slab) {
-  if (hak_slab_kind(slab) == HAK_KIND_L2) hak_ring_forget(slab->ring, slab);
+  if (hak_slab_kind(slab) == HAK_KIND_L2) {
+    hak_ring_forget(slab->ring, slab);
+    hak_sparse_leave(heap, slab);
+  }
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
@@ -298,7 +301,7 @@ static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   uint32_t count = hak_slab_collect(slab, true);
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
   // A FULL slab of which nothing came back may have been given back by others since (R3).
-  if (tiny && full && count == 0) return;
+  if (full && count == 0) return;
   bool unused = hak_slab_unused(slab);
   if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) {

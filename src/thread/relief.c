@@ -8,11 +8,16 @@
 #define AT_LEAST 16  // emptied slabs, 1 MiB, before anybody looks
 #define POSTED_PER 4 // or one for so many that had to be posted again last time
 
+static bool holds_all(const hak_slab_t *slab, uint64_t remote) {
+  remote &= ~HAK_REMOTE_QUEUED;
+  return hak_slab_kind(slab) == HAK_KIND_TINY ? remote >> HAK_REMOTE_COUNT_SHIFT == slab->capacity
+                                              : remote == hak_slab_all(slab->capacity);
+}
+
 // slab was popped from an inbox by the caller. False: the owner will want to see it.
 static bool deserted(hak_slab_t *slab) {
-  if (hak_slab_kind(slab) != HAK_KIND_TINY) return false;
   uint64_t all = hak_load_relaxed(&slab->remote);
-  if ((all & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT != slab->capacity) return false;
+  if (!holds_all(slab, all)) return false;
   // Out of the word first, or the owner of an ACTIVE slab could collect the blocks, use them up
   // and make it FULL before the place is looked at. Now it can do the last only. Acquire: pairs
   // with the pushes' cas: what the owner did before the program had these blocks from it is
@@ -32,7 +37,7 @@ static void take(hak_heap_t *mine, hak_slab_t *slab, hak_parcel_t *parcel) {
   hak_fetch_add_relaxed(&hak_slab_owner(slab)->taken[hak_slab_class(slab)], 1u);
   hak_store_relaxed(&slab->remote, (uint64_t)0); // no block is live: nobody else writes it
   hak_slab_clear(slab);
-  hak_pool_release_with(slab, 1, parcel);
+  hak_pool_release_with(slab, slab->run, parcel);
   if (mine) hak_heap_count_stat(mine, HAK_STAT_relief, 1);
 }
 
@@ -49,9 +54,9 @@ static void relieve(hak_heap_t *heap, hak_heap_t *mine) {
       take(mine, slab, &parcel);
     } else {
       hak_heap_t *owner = hak_slab_owner(slab); // still QUEUED, so this thread may post it on
+      posted += slab->run;
       hak_heap_post(owner, slab);
       if (owner != heap) hak_heap_service(owner);
-      posted++;
     }
   }
   hak_store_relaxed(&heap->emptied_due, posted / POSTED_PER);
@@ -66,9 +71,9 @@ static bool may_relieve(hak_heap_t *heap) {
          !hak_load_relaxed(&heap->nursery);
 }
 
-void hak_relief_emptied(hak_heap_t *owner, hak_heap_t *mine) {
+void hak_relief_emptied(hak_heap_t *owner, unsigned slabs, hak_heap_t *mine) {
   // Relaxed, all of it: it steers who looks when.
-  uint32_t n = hak_fetch_add_relaxed(&owner->emptied, 1u) + 1;
+  uint32_t n = hak_fetch_add_relaxed(&owner->emptied, slabs) + slabs;
   if (n < AT_LEAST || n < hak_load_relaxed(&owner->emptied_due) || !hak_option(RELIEF)) return;
   if (!may_relieve(owner)) return;
   relieve(owner, mine);

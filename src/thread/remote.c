@@ -36,6 +36,7 @@ static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   // Of a slab that is queued others may take care as soon as its last block is in.
   uint64_t count = 0, capacity = slab->capacity;
+  unsigned run = slab->run;
   hak_heap_t *owner = hak_slab_owner(slab);
   do {
     if (tiny) {
@@ -60,7 +61,8 @@ static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
                                              hak_class_size(hak_slab_class(slab)),
                            hak_class_size(hak_slab_class(slab)));
   if (!(old & HAK_REMOTE_QUEUED)) post(slab, mine);
-  if (HAK_UNLIKELY(tiny && count == capacity)) hak_relief_emptied(owner, mine);
+  bool all = tiny ? count == capacity : (now & ~HAK_REMOTE_QUEUED) == hak_slab_all(capacity);
+  if (HAK_UNLIKELY(all)) hak_relief_emptied(owner, run, mine);
 }
 
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {

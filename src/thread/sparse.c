@@ -34,13 +34,12 @@ static void trim_now(hak_heap_t *heap, hak_slab_t *slab) {
 // ---------------------------------------------------------------------------
 // Early trims.
 
-// What waited waits no more. It may be anything and anybody's by now: the slab if it is a
-// PARTIAL run of this heap still, else NULL.
-static hak_slab_t *waited(hak_heap_t *heap, uint32_t index) {
-  hak_slab_t *slab = hak_slab_at(index);
-  if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) return NULL;
-  slab->waits = false;
-  return hak_slab_place(slab) == HAK_PLACE_PARTIAL ? slab : NULL;
+// What waited waits no more: the run if it is PARTIAL still, else NULL.
+static hak_slab_t *waited(HAK_UNUSED hak_heap_t *heap, uint32_t index) {
+  hak_slab_t *run = hak_slab_at(index);
+  HAK_ASSERT(run->waits && hak_slab_kind(run) == HAK_KIND_L2 && hak_slab_owner(run) == heap);
+  run->waits = false;
+  return hak_slab_place(run) == HAK_PLACE_PARTIAL ? run : NULL;
 }
 
 void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
@@ -57,6 +56,13 @@ void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
   if (hak_regret_pauses(&heap->trim_regret, now)) return;
   hak_regret_done(&heap->trim_regret, now);
   trim_now(heap, oldest);
+}
+
+void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run) {
+  if (HAK_LIKELY(!run->waits)) return;
+  run->waits = false;
+  for (unsigned i = 0; i < HAK_SPARSE; i++)
+    if (heap->sparse[i] == hak_slab_index(run)) heap->sparse[i] = 0;
 }
 
 void hak_sparse_forget(hak_heap_t *heap) {

@@ -17,6 +17,8 @@
 // Blocks of an L2 run were forgotten by their ring: the class shrinks. The run is trimmed
 // when HAK_SPARSE others have followed it, as it may soon be empty and go back whole.
 void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run);
+// A run gets FULL or goes back: it waits no more, as it may soon be others' (protocol R3).
+void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run);
 // No run waits any more: the thread ends.
 void hak_sparse_forget(hak_heap_t *heap);
 // A slab with absent pages goes to the front.

@@ -9,11 +9,16 @@
 // may stop at any time. Then init looks into the inboxes for the last time, as their owner. Blocks
 // are counted, not named; what the words do to chains is in remote.pml.
 //
+// With RUNS the slabs are L2 runs: what the owner frees or gets back may be named by hints instead
+// of bringing the run back, and a run that is PARTIAL or ACTIVE may wait among the sparse ones.
+//
 // Mirrors src/thread/relief.c: relieve, deserted, take; src/thread/remote.c: push, post;
 // src/thread/heap.c: hak_heap_post, hak_heap_drain, take_back, below_mark, hak_heap_activate,
 // hak_heap_retire_replaced, hak_heap_mark_full, hak_heap_turn; src/thread/front.c: refill,
-// free_tiny; src/thread/commons.c: give; src/superslab/slab.[ch]: hak_slab_collect,
-// hak_slab_leave_active, hak_slab_settle.
+// free_tiny, put_l2, alloc_l2; src/thread/warm.c: hak_warm_take; src/thread/ring.c: forget_oldest,
+// hak_ring_push_all; src/thread/sparse.c: hak_sparse_add, hak_sparse_leave, waited;
+// src/thread/commons.c: give; src/superslab/slab.[ch]: hak_slab_collect, hak_slab_leave_active,
+// hak_slab_settle.
 //
 // Checked: only who has set QUEUED or popped a slab posts it, so it is in one inbox at most; a
 // slab is taken only by who popped it, with no block live or with the owner, when it is in
@@ -39,6 +44,12 @@
 // model relief_commons -DSLABS=1 -DFREERS=2 -DCOMMONS
 // broken relief_commons BROKEN_owner_first: the owner is looked at before the place
 // broken relief_commons BROKEN_any_owner: a slab is taken that is the commons'
+// model relief_runs -DSLABS=1 -DFREERS=2 -DRUNS
+// broken relief_runs BROKEN_not_all: as above
+// broken relief_runs BROKEN_place_first: as above
+// broken relief_runs BROKEN_look_after: as above
+// broken relief_runs BROKEN_waits: a FULL run still waits among the sparse ones
+// broken relief_runs BROKEN_stores: drain stores the mask of a run of which nothing came back
 
 #define EVERY 2                                        // blocks of a slab
 #define NOBODY 0
@@ -61,6 +72,11 @@ byte has[SLABS] = EVERY;                               // blocks the program has
 byte with[SLABS];                                      // INBOX, or who posts it or takes it out
 bit busy[SLABS];                                       // the owner is in the middle of work on it
 byte running;
+
+#ifdef RUNS
+byte hints[SLABS];                                     // blocks that the ring names (owner)
+bit waits[SLABS];                                      // in heap->sparse (owner)
+#endif
 
 // --------------------------------------------------------------------------
 // Inboxes.
@@ -94,18 +110,17 @@ inline pop_all(h) {
 // --------------------------------------------------------------------------
 // The owner.
 
+inline bring_back(x) {
+  if
+  :: place[x] == FULL && free[x] -> place[x] = PARTIAL; partial = partial | (1 << x)
+  :: else
+  fi
+}
+
 // Blocks of slab s came back to its owner, who touches no slab of others'. below_mark, with a mark
 // of all blocks: one free brings it back.
 inline below_mark() {
-  d_step {
-    assert(used[s] && busy[s]);
-    if
-    :: place[s] == FULL && free[s] ->                  // bring_back
-      place[s] = PARTIAL; partial = partial | (1 << s)
-    :: else
-    fi;
-    busy[s] = 0
-  };
+  d_step { assert(used[s] && busy[s]); bring_back(s); busy[s] = 0 };
   release()
 }
 
@@ -114,7 +129,11 @@ inline release() {
   if
   :: d_step { place[s] == PARTIAL && free[s] == EVERY && sent[s] == 0 && !queued[s] ->
        assert(used[s] && has[s] == 0 && with[s] == NOBODY);
-       partial = partial & ~(1 << s); free[s] = 0; used[s] = 0 }
+       partial = partial & ~(1 << s); free[s] = 0;
+#ifdef RUNS
+       hints[s] = 0; waits[s] = 0;                     // forget
+#endif
+       used[s] = 0 }
   :: else
   fi
 }
@@ -135,6 +154,10 @@ inline drain(h) {
       d_step {                                         // exchange_acq_rel(&slab->remote, 0)
         assert(used[s] && queued[s] && with[s] == _pid);
         got = sent[s]; free[s] = free[s] + got; sent[s] = 0; queued[s] = 0; with[s] = NOBODY;
+#ifdef RUNS
+        by_hint = got && place[s] == FULL && free[s] != EVERY; // if the ring has room
+        had = got;
+#endif
 #ifdef BROKEN_look_after
         is_full = 0;
 #else
@@ -142,10 +165,20 @@ inline drain(h) {
 #endif
         busy[s] = !is_full; got = 0
       };
+#ifdef BROKEN_stores
+      assert(used[s]);                                 // store_relaxed(&slab->mask, mask | remote)
+#endif
       if
       :: is_full -> is_full = 0                        // from the exchange on it may be taken
+#ifdef RUNS
+      :: by_hint -> d_step { hints[s] = hints[s] + had; busy[s] = 0 } // hak_ring_push_all
+      :: !is_full -> below_mark()
+      fi;
+      by_hint = 0; had = 0
+#else
       :: else -> below_mark()
       fi
+#endif
     fi
   od
 }
@@ -153,6 +186,7 @@ inline drain(h) {
 // Slab s is used up and was in front: hak_heap_mark_full, or hak_heap_turn, which gives nothing.
 inline mark_full() {
   d_step { assert(used[s] && place[s] == ACTIVE && front == s + 1); busy[s] = 1; front = 0 };
+  leave_sparse();
 #ifdef BROKEN_settle_early
   place[s] = FULL;
   d_step { assert(used[s]); busy[s] = 0 }              // hak_slab_await
@@ -169,28 +203,82 @@ inline mark_full() {
 #endif
 }
 
+inline leave_sparse() {
+#if defined(RUNS) && !defined(BROKEN_waits)
+  waits[s] = 0                                         // hak_sparse_leave
+#else
+  skip
+#endif
+}
+
 inline settle() {
   assert(used[s]);                                     // hak_slab_await
   d_step { place[s] = FULL; busy[s] = 0 }              // store_release(&slab->place, FULL)
 }
 
-// A block of slab x: hak_front_pop, free_tiny
+// A block of slab x: hak_front_pop, free_tiny; alloc_l2 (the ring is empty), put_l2
 inline alloc() {
+#ifdef RUNS
+  d_step { front && free[front - 1] && hints[front - 1] == 0 ->
+#else
   d_step { front && free[front - 1] ->
+#endif
     assert(used[front - 1] && place[front - 1] == ACTIVE);
     free[front - 1]--; has[front - 1]++ }
 }
 
 inline local_free(x) {
   d_step { has[x] && owner[x] == 0 -> assert(used[x]); has[x]--; free[x]++; busy[x] = 1; s = x };
+#ifdef RUNS
+  if
+  :: true -> d_step { hints[s]++; by_hint = free[s] != EVERY || place[s] == ACTIVE }
+  :: true -> d_step { hints[s]++; by_hint = place[s] == ACTIVE } // put_l2_full
+  fi;
+  if
+  :: by_hint -> d_step { busy[s] = 0; by_hint = 0 }
+  :: else -> below_mark()
+  fi;
+#else
   below_mark();                                        // hak_heap_slab_event
+#endif
   s = 0
 }
+
+#ifdef RUNS
+inline alloc_by_hint(x) {                              // hak_front_pop_l2
+  d_step { hints[x] -> assert(used[x] && owner[x] == 0 && free[x] >= hints[x]);
+           hints[x]--; free[x]--; has[x]++ }
+}
+
+inline forget_hint(x) {                                // forget_oldest
+  d_step { hints[x] -> assert(used[x]); hints[x]--; bring_back(x) };
+  if
+  :: d_step { place[x] == PARTIAL -> waits[x] = 1 }    // hak_sparse_add
+  :: true
+  fi
+}
+
+inline waited(x) {
+  d_step { waits[x] -> assert(used[x] && owner[x] == 0 && place[x] != FULL); waits[x] = 0 };
+  if
+  :: d_step { place[x] == PARTIAL -> hints[x] = 0 }    // trim_now
+  :: else
+  fi
+}
+#endif
 
 inline activate(x) {                                   // hak_warm_take
   d_step { front == 0 && (partial >> x & 1) -> assert(used[x] && place[x] == PARTIAL);
            partial = partial & ~(1 << x); busy[x] = 1 };
+#ifdef RUNS
+  if
+  :: free[x] == 0 ->                                   // hak_heap_mark_full
+    s = x; leave_sparse(); settle(); s = 0
+  :: else -> d_step { assert(used[x]); place[x] = ACTIVE; front = x + 1; busy[x] = 0 }
+  fi
+#else
   d_step { assert(used[x]); place[x] = ACTIVE; front = x + 1; busy[x] = 0 }
+#endif
 }
 
 inline acquire(x) {                                    // hak_slab_init
@@ -203,8 +291,17 @@ inline acquire(x) {                                    // hak_slab_init
 proctype thread() {
   byte s, o, list, top, got;
   bit is_full;
+#ifdef RUNS
+  byte had;
+  bit by_hint;
+#endif
   do
   :: alloc()
+#ifdef RUNS
+  :: alloc_by_hint(0)
+  :: forget_hint(0)
+  :: waited(0)
+#endif
   :: local_free(0)
   :: drain(0); skip
   :: activate(0)
@@ -288,6 +385,9 @@ inline take() {
   d_step {                                             // store_relaxed(&slab->remote, 0)
     assert(used[s] && with[s] == _pid && place[s] == FULL && owner[s] == 0 && !busy[s]);
     assert(front != s + 1 && !(partial >> s & 1) && has[s] == 0 && free[s] == 0);
+#ifdef RUNS
+    assert(hints[s] == 0);
+#endif
     sent[s] = 0; queued[s] = 0
   };
   d_step {                                             // hak_slab_clear, hak_pool_release_with
@@ -354,6 +454,10 @@ proctype freer() {
 init {
   byte s, o, list, top, got;
   bit is_full;
+#ifdef RUNS
+  byte had;
+  bit by_hint;
+#endif
   atomic {
     running = FREERS + 1;
     run thread(); run freer();
@@ -375,7 +479,11 @@ init {
     :: s < SLABS ->
       assert(sent[s] == 0 && !queued[s] && with[s] == NOBODY && !busy[s]);
       assert(has[s] + free[s] == (used[s] -> EVERY : 0));
+#ifdef RUNS
+      assert(front == s + 1 || (partial >> s & 1) || free[s] == hints[s]);
+#else
       assert(front == s + 1 || (free[s] != 0) == (partial >> s & 1));
+#endif
       assert(front == s + 1 || free[s] != EVERY);
       s++
     :: else -> break

@@ -1,5 +1,5 @@
-// Slabs of a thread that does not come by: they go back when others have freed all of their
-// blocks, and no other slab is touched.
+// Slabs and runs of a thread that does not come by: they go back when others have freed all of
+// their blocks, and no other slab is touched.
 
 #include "heaps.h"
 #include "unit.h"
@@ -12,19 +12,34 @@
 #include "thread/process.h"
 #include "thread/relief.h"
 
-#define SIZE 1000
 #define SLABS 100u
 enum { BLOCKS = 65536 };
 static unsigned char *blocks[BLOCKS];
-static unsigned capacity, used; // of a slab; blocks of SLABS slabs
+static size_t size;             // of all blocks
+static unsigned capacity, used; // of a slab or run; blocks of SLABS of them
 
-// Tiny slabs of SIZE that belong to the heap.
+// A test with tiny slabs, and the same with runs of blocks of l2 bytes.
+#define BOTH(test, l2) \
+  static void test##_tiny(void) { \
+    size = 1000; \
+    test(); \
+  } \
+  static void test##_l2(void) { \
+    size = l2; \
+    test(); \
+  } \
+  ISOLATED(test##_tiny) \
+  ISOLATED(test##_l2)
+#define BOTH_TESTS(test) ISOLATED_TEST(test##_tiny), ISOLATED_TEST(test##_l2)
+
+// Slabs or runs of the size's class that belong to the heap.
 static unsigned slabs_of(hak_heap_t *heap) {
   unsigned n = 0;
   for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < hak_superslab_count() << HAK_SLABS_SHIFT; i++) {
     hak_slab_t *slab = hak_slab_at(i);
-    n += hak_slab_kind(slab) == HAK_KIND_TINY && hak_slab_owner(slab) == heap &&
-         hak_slab_class(slab) == hak_size_class(SIZE);
+    hak_kind_t kind = hak_slab_kind(slab);
+    n += (kind == HAK_KIND_TINY || kind == HAK_KIND_L2) && hak_slab_owner(slab) == heap &&
+         hak_slab_class(slab) == hak_size_class(size);
   }
   return n;
 }
@@ -39,11 +54,11 @@ static void set_up(void) {
   hak_option(WARM_PREFILL) = 0;
   hak_free(hak_malloc(1));
   live_before = heaps_live_blocks();
-  capacity = hak_classes[hak_size_class(SIZE)].capacity;
+  capacity = hak_classes[hak_size_class(size)].capacity;
   used = SLABS * capacity;
   for (unsigned i = 0; i < used; i++) {
-    CHECK((blocks[i] = hak_malloc(SIZE)) != NULL);
-    fill(blocks[i], SIZE, i);
+    CHECK((blocks[i] = hak_malloc(size)) != NULL);
+    fill(blocks[i], size, i);
   }
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
 }
@@ -53,7 +68,7 @@ static void set_up(void) {
 static void free_all_but(unsigned except) {
   for (unsigned i = 0; i < used; i++) {
     if (!blocks[i] || i % capacity == except) continue;
-    CHECK(filled(blocks[i], SIZE, i));
+    CHECK(filled(blocks[i], size, i));
     hak_free(blocks[i]);
     blocks[i] = NULL;
   }
@@ -82,16 +97,16 @@ static void of_a_sleeper(void) {
   // All but fewer than are worth a look, and the one in front.
   CHECK(slabs_of(mine) <= 16);
   CHECK(heaps_stat(HAK_STAT_relief) >= SLABS - 16);
-  unsigned c = hak_size_class(SIZE);
+  unsigned c = hak_size_class(size);
   CHECK_EQUAL(hak_relief_taken(mine, c), heaps_stat(HAK_STAT_relief));
   CHECK_EQUAL(mine->warm[c].slabs - hak_relief_taken(mine, c), slabs_of(mine));
-  CHECK(hak_slab_kind(hak_heap_front(mine, c)) == HAK_KIND_TINY);
+  CHECK(hak_slab_kind(hak_heap_front(mine, c)) != HAK_KIND_FREE);
   // It goes on as if nothing had been.
-  for (unsigned i = 0; i < used; i++) fill(blocks[i] = hak_malloc(SIZE), SIZE, i);
+  for (unsigned i = 0; i < used; i++) fill(blocks[i] = hak_malloc(size), size, i);
   free_all_but(NONE);
   nothing_is_left();
 }
-ISOLATED(of_a_sleeper)
+BOTH(of_a_sleeper, 12000)
 
 // In random order slabs are posted long before they are empty.
 static void in_any_order(void) {
@@ -102,12 +117,12 @@ static void in_any_order(void) {
     unsigned char *block = blocks[i];
     blocks[i] = blocks[k], blocks[k] = block;
   }
-  for (unsigned i = 0; i < used; i++) fill(blocks[i], SIZE, i);
+  for (unsigned i = 0; i < used; i++) fill(blocks[i], size, i);
   by_another(NONE);
   CHECK(slabs_of(hak_tls_heap) <= SLABS / 3); // who looks less often has more to look at
   nothing_is_left();
 }
-ISOLATED(in_any_order)
+BOTH(in_any_order, 12000)
 
 // With a block in use, or one that its thread freed itself, a slab stays.
 static void not_while_in_use(void) {
@@ -116,7 +131,7 @@ static void not_while_in_use(void) {
   CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
   for (unsigned i = 3; i < used; i += 2 * capacity) {
-    CHECK(filled(blocks[i], SIZE, i));
+    CHECK(filled(blocks[i], size, i));
     hak_free(blocks[i]); // every second slab's here
     blocks[i] = NULL;
   }
@@ -126,7 +141,7 @@ static void not_while_in_use(void) {
   CHECK(heaps_stat(HAK_STAT_relief) >= SLABS / 2 - 16);
   nothing_is_left();
 }
-ISOLATED(not_while_in_use)
+BOTH(not_while_in_use, 12000)
 
 static void not_if_switched_off(void) {
   set_up();
@@ -136,7 +151,7 @@ static void not_if_switched_off(void) {
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
   nothing_is_left();
 }
-ISOLATED(not_if_switched_off)
+BOTH(not_if_switched_off, 12000)
 
 // What is too little for a look goes when memory is asked for.
 static void *others_trim(void *unused) {
@@ -152,7 +167,7 @@ static void by_trim(void) {
   unit_in_thread(others_trim, NULL);
   nothing_is_left();
 }
-ISOLATED(by_trim)
+BOTH(by_trim, 12000)
 
 // A thread that allocates and frees, sleeps and goes on, while others free what it hands out.
 enum { HANDED = 1 << 13, FREERS = 2 };
@@ -168,7 +183,7 @@ static void *keep_freeing(void *argument) {
       unsigned char *block = atomic_exchange(&handed[last ? i : k], NULL);
       if (!block) continue;
       some = true;
-      CHECK(filled(block, SIZE, 7));
+      CHECK(filled(block, size, 7));
       hak_free(block);
     }
   }
@@ -184,12 +199,12 @@ static void while_it_works(void) {
   uint64_t random = 99;
   for (unsigned round = 0; round < SCALED(400u); round++) {
     for (unsigned i = 0; i < 4000; i++) {
-      unsigned char *block = hak_malloc(SIZE);
+      unsigned char *block = hak_malloc(size);
       CHECK(block != NULL);
-      fill(block, SIZE, 7);
+      fill(block, size, 7);
       unsigned char *old = atomic_exchange(&handed[chance_below(&random, HANDED)], block);
       if (!old) continue;
-      CHECK(filled(old, SIZE, 7));
+      CHECK(filled(old, size, 7));
       hak_free(old);
     }
     if (round % 8 == 0) usleep(2000);
@@ -198,16 +213,12 @@ static void while_it_works(void) {
   for (unsigned i = 0; i < FREERS; i++) unit_join(freers[i]);
   nothing_is_left();
 }
-ISOLATED(while_it_works)
+BOTH(while_it_works, 2000)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    ISOLATED_TEST(of_a_sleeper),
-    ISOLATED_TEST(in_any_order),
-    ISOLATED_TEST(not_while_in_use),
-    ISOLATED_TEST(not_if_switched_off),
-    ISOLATED_TEST(by_trim),
-    ISOLATED_TEST(while_it_works),
+      BOTH_TESTS(of_a_sleeper),        BOTH_TESTS(in_any_order), BOTH_TESTS(not_while_in_use),
+      BOTH_TESTS(not_if_switched_off), BOTH_TESTS(by_trim),      BOTH_TESTS(while_it_works),
   };
   return RUN(tests);
 }
