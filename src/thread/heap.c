@@ -148,12 +148,15 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
 }
 
 #define FEW_BLOCKS 80 // docs/decisions/0004-full-mark.md
+#define FEWER_BLOCKS 64
 
-// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, twice as many of those that would last for few allocations only, but at least one (L2: the next free).
+// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, two or three times as
+// many of those that would last for few allocations only, but at least one (L2: the next free).
 static uint32_t back_in_use(const hak_slab_t *slab) {
-  uint32_t back = slab->capacity / (uint32_t)hak_option(FULL_MARK);
-  if (slab->capacity <= FEW_BLOCKS) back *= 2;
-  if (back > slab->capacity) return slab->capacity;
+  uint32_t capacity = slab->capacity;
+  uint32_t times = capacity <= FEWER_BLOCKS ? 3 : capacity <= FEW_BLOCKS ? 2 : 1;
+  uint32_t back = capacity * times / (uint32_t)hak_option(FULL_MARK);
+  if (back > capacity) return capacity;
   return back < 1 ? 1 : back;
 }
 
