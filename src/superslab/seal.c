@@ -22,6 +22,8 @@ void hak_seal_init(void) {
   hak_secret.fill_bytes =
       hak_option(SECURE_FILL) == HAK_FILL_NONE ? 0 : hak_option(SECURE_FILL_BYTES);
   hak_secret.held_bytes = hak_option(SECURE_QUARANTINE);
+  hak_secret.plain =
+      hak_secret.fill_bytes == HAK_FILL_BYTES && hak_secret.held_bytes >= HAK_TINY_MAX;
 }
 
 // A counter, mixed (splitmix64) with a secret.
@@ -72,46 +74,30 @@ bool hak_seal_find(const void *block, size_t place, const char *function, size_t
 // ---------------------------------------------------------------------------
 // Filling.
 
-static size_t from_start(size_t size) {
-  size_t most = size < hak_secret.fill_bytes ? size : hak_secret.fill_bytes;
+static size_t from_start(size_t span) {
+  size_t most = span < hak_secret.fill_bytes ? span : hak_secret.fill_bytes;
   return most & ~(sizeof(hak_pair_t) - 1);
 }
 
-// Both ends of less than a pair, which overlap; less than a word: byte by byte.
-#define FILL_SMALL(p, size, each_word, each_byte) \
-  if ((size) >= 8) { \
-    each_word(*(hak_unaligned_t *)(p)); \
-    each_word(*(hak_unaligned_t *)((p) + (size) - 8)); \
-  } else { \
-    for (size_t i = 0; i < (size); i++) each_byte((p)[i]); \
-  }
-
-void hak_seal_fill_any(void *block, size_t size) {
-  hak_pair_t *p = block, *end = p + from_start(size) / sizeof *p;
+void hak_seal_fill_any(void *block, size_t span) {
+  hak_pair_t *p = block, *end = p + from_start(span) / sizeof *p;
   hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
   if (hak_secret.fill_bytes == 0) return;
-  if (size < sizeof fill) {
-#define SET_WORD(w) (w) = fill[0]
-#define SET_BYTE(b) (b) = (unsigned char)fill[0]
-    FILL_SMALL((unsigned char *)block, size, SET_WORD, SET_BYTE)
+  if (span < sizeof fill) {
+    *(hak_unaligned_t *)block = fill[0];
     return;
   }
   for (; p != end; p++) *p = fill;
-  *(hak_pair_t *)((uintptr_t)block + size - sizeof fill) = fill;
+  *(hak_pair_t *)((uintptr_t)block + span - sizeof fill) = fill;
 }
 
-bool hak_seal_filled_any(const void *block, size_t size) {
-  const hak_pair_t *p = block, *end = p + from_start(size) / sizeof *p;
+bool hak_seal_filled_any(const void *block, size_t span) {
+  const hak_pair_t *p = block, *end = p + from_start(span) / sizeof *p;
   hak_pair_t fill = {hak_secret.fill, hak_secret.fill}, differs = {0, 0};
   if (hak_secret.fill_bytes == 0) return true;
-  if (size < sizeof fill) {
-#define ADD_WORD(w) differs[0] |= (w) ^ fill[0]
-#define ADD_BYTE(b) differs[0] |= (unsigned char)((b) ^ fill[0])
-    FILL_SMALL((const unsigned char *)block, size, ADD_WORD, ADD_BYTE)
-    return differs[0] == 0;
-  }
+  if (span < sizeof fill) return *(const hak_unaligned_t *)block == fill[0];
   for (; p != end; p++) differs |= *p ^ fill;
-  differs |= *(const hak_pair_t *)((uintptr_t)block + size - sizeof fill) ^ fill;
+  differs |= *(const hak_pair_t *)((uintptr_t)block + span - sizeof fill) ^ fill;
   return (differs[0] | differs[1]) == 0;
 }
 

@@ -48,6 +48,7 @@ typedef struct {
   uint64_t pattern;     // of the slack
   uint64_t fill;        // of freed blocks (HAKMEM_SECURE_FILL)
   uint64_t fill_bytes;  // so much of them, 0: none
+  bool plain;           // HAK_FILL_BYTES, and every tiny block may be held
   uint64_t held_bytes;  // HAKMEM_SECURE_QUARANTINE
 } hak_secret_t;
 HAK_INTERNAL extern hak_secret_t hak_secret; // read-only once set
@@ -70,6 +71,12 @@ HAK_INLINE unsigned hak_seal_pick(uint64_t mask, unsigned among) {
 #define HAK_SEAL_LIVE ((uint64_t)0)
 #define HAK_SEAL_HELD ((uint64_t)1 << 40) // freed by the program, in quarantine
 #define HAK_SEAL_FREE ((uint64_t)2 << 40) // the allocator may hand it out
+
+// The slack of a live block from its value. Turned around, the state is above it: that of any
+// other block or word is more than any block has.
+HAK_INLINE uint64_t hak_seal_slack(uint64_t value) {
+  return value << (64 - HAK_SEAL_SLACK_SHIFT) | value >> HAK_SEAL_SLACK_SHIFT;
+}
 
 HAK_INLINE uint64_t hak_seal_key(const void *block) {
   return (((uintptr_t)block ^ hak_secret.mix) * hak_secret.factor) | 1;
@@ -106,14 +113,21 @@ HAK_INLINE void *hak_link_get(void *block) {
 
 typedef uint64_t __attribute__((aligned(1), may_alias)) hak_unaligned_t;
 
+// How many bytes of slack are lacking to 8, for which the request's last ones stand in. Without
+// a branch: nobody could predict it.
+HAK_INLINE size_t hak_seal_lacking(size_t slack) {
+  int64_t more = (int64_t)slack - 8;
+  return (size_t)-(more & (more >> 63));
+}
+
 // The 8 bytes that show an overflow first: behind the request, or, if the slack is
 // less, the last 8 before the tail, of which only the upper ones count.
 HAK_INLINE hak_unaligned_t *hak_seal_edge(const void *block, size_t place, size_t slack) {
-  size_t at = place - HAK_TAIL - (slack < 8 ? 8 : slack);
+  size_t at = place - HAK_TAIL - slack - hak_seal_lacking(slack);
   return (hak_unaligned_t *)((uintptr_t)block + at);
 }
 HAK_INLINE bool hak_seal_edge_whole(const void *block, size_t place, size_t slack) {
-  unsigned half = slack < 8 ? 32 - 4 * (unsigned)slack : 0; // a shift by 64 in two steps
+  unsigned half = 4 * (unsigned)hak_seal_lacking(slack); // a shift by 64 in two steps
   return (*hak_seal_edge(block, place, slack) ^ hak_secret.pattern) >> half >> half == 0;
 }
 
@@ -147,27 +161,35 @@ size_t hak_seal_size(const void *block, size_t place);
 // What a freed block is filled with, and whether it still is: as many of its first bytes
 // as HAKMEM_SECURE_FILL_BYTES says, in steps of 16, and the last 16.
 typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) hak_pair_t;
-#define HAK_FILL_BYTES 32                 // the default, inline for all but the smallest
-void hak_seal_fill_any(void *block, size_t size);
-bool hak_seal_filled_any(const void *block, size_t size);
+#define HAK_FILL_BYTES 32                 // the default
+void hak_seal_fill_any(void *block, size_t span);
+bool hak_seal_filled_any(const void *block, size_t span);
 
-HAK_INLINE void hak_seal_fill(void *block, size_t size) {
+// So many bytes of a block count as its own then: some slack as well, or there would be less
+// than a pair; of the smallest blocks a word.
+HAK_INLINE size_t hak_seal_span(size_t place, size_t slack) {
+  size_t size = place - HAK_TAIL - slack;
+  size_t least = place == HAK_MIN_BLOCK ? sizeof(uint64_t) : sizeof(hak_pair_t);
+  return size < least ? least : size;
+}
+
+// The same where hak_secret.plain.
+HAK_INLINE void hak_seal_fill(void *block, size_t span) {
   hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
-  if (HAK_UNLIKELY(size < sizeof fill || hak_secret.fill_bytes != HAK_FILL_BYTES)) {
-    hak_seal_fill_any(block, size);
+  if (HAK_UNLIKELY(span < sizeof fill)) {
+    *(hak_unaligned_t *)block = fill[0];
     return;
   }
-  size_t last = size - sizeof fill;
+  size_t last = span - sizeof fill;
   *(hak_pair_t *)block = fill;
   *(hak_pair_t *)((uintptr_t)block + (last < sizeof fill ? last : sizeof fill)) = fill;
   *(hak_pair_t *)((uintptr_t)block + last) = fill;
 }
 
-HAK_INLINE bool hak_seal_filled(const void *block, size_t size) {
+HAK_INLINE bool hak_seal_filled(const void *block, size_t span) {
   hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
-  if (HAK_UNLIKELY(size < sizeof fill || hak_secret.fill_bytes != HAK_FILL_BYTES))
-    return hak_seal_filled_any(block, size);
-  size_t last = size - sizeof fill;
+  if (HAK_UNLIKELY(span < sizeof fill)) return *(const hak_unaligned_t *)block == fill[0];
+  size_t last = span - sizeof fill;
   hak_pair_t differs = *(const hak_pair_t *)block ^ fill;
   differs |=
       *(const hak_pair_t *)((uintptr_t)block + (last < sizeof fill ? last : sizeof fill)) ^ fill;

@@ -15,52 +15,84 @@ HAK_NOINLINE static void release_other(hak_heap_t *heap, hak_slab_t *slab, void 
   hak_front_free_block(heap, &block, p, "free");
 }
 
-// The block may be handed out again. value is what its tail word says.
-HAK_INLINE void release(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t value) {
-  uint64_t *word = hak_seal_word(p, place), key = *word ^ value;
+// A block of one of this heap's tiny slabs may be handed out again; true if the slab's owner has
+// to be told. value is what its tail word says.
+HAK_INLINE bool release_own(hak_slab_t *slab, void *p, uint64_t *word, uint64_t value) {
+  uint64_t key = *word ^ value;
   *word = key ^ HAK_SEAL_FREE;
-  if (HAK_UNLIKELY(hak_differs(&slab->local, heap))) {
-    release_other(heap, slab, p, place);
-    return;
-  }
   hak_link_set_keyed(p, slab->free, key);
   slab->free = p;
-  if (HAK_UNLIKELY(hak_owner_dec_negative(&slab->frees_left))) hak_heap_slab_event(heap, slab);
+  return hak_owner_dec_negative(&slab->frees_left);
 }
 
-static size_t place_of_large(hak_slab_t *slab, hak_kind_t kind) {
+// The same for any block.
+HAK_INLINE void release(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t value) {
+  uint64_t *word = hak_seal_word(p, place);
+  if (hak_differs(&slab->local, heap)) {
+    *word ^= value ^ HAK_SEAL_FREE;
+    release_other(heap, slab, p, place);
+  } else if (release_own(slab, p, word, value)) {
+    hak_heap_slab_event(heap, slab);
+  }
+}
+
+HAK_INLINE size_t place_of(hak_slab_t *slab) {
+  hak_kind_t kind = hak_slab_kind(slab);
+  if (HAK_LIKELY(kind == HAK_KIND_TINY)) return slab->size;
   return kind == HAK_KIND_L2 ? hak_class_size(hak_slab_class(slab)) : hak_l25_usable(slab);
+}
+
+HAK_INLINE void fill(void *p, size_t span) {
+  if (HAK_LIKELY(hak_secret.plain)) hak_seal_fill(p, span);
+  else hak_seal_fill_any(p, span);
+}
+HAK_INLINE bool filled(const void *p, size_t span) {
+  return HAK_LIKELY(hak_secret.plain) ? hak_seal_filled(p, span) : hak_seal_filled_any(p, span);
 }
 
 HAK_INLINE void let_go(hak_heap_t *heap) {
   const hak_held_t held = heap->held[heap->held_first++ % HAK_HELD];
-  hak_slab_t *slab = held.slab;
-  hak_kind_t kind = hak_slab_kind(slab);
-  size_t place = HAK_LIKELY(kind == HAK_KIND_TINY) ? slab->size : place_of_large(slab, kind);
-  uint64_t value = hak_seal_read(held.block, place), slack = value >> HAK_SEAL_SLACK_SHIFT;
+  size_t place = place_of(held.slab), most = place - HAK_TAIL;
+  uint64_t value = hak_seal_read(held.block, place);
+  uint64_t slack = hak_seal_slack(value ^ HAK_SEAL_HELD);
   heap->held_bytes -= place;
   // Nobody may have touched it meanwhile. Another seal than HELD: two threads freed it at
   // the same moment, or it was overwritten.
-  if (HAK_UNLIKELY((value & HAK_SEAL_STATE) != HAK_SEAL_HELD || slack > place - HAK_TAIL ||
-                   !hak_seal_filled(held.block, place - HAK_TAIL - slack))) {
+  if (HAK_UNLIKELY(slack > most || !filled(held.block, hak_seal_span(place, slack)))) {
     hak_misuse_written(held.block, hak_seal_size(held.block, place));
     return; // told to go on: nobody gets it
   }
-  release(heap, slab, held.block, place, value);
+  release(heap, held.slab, held.block, place, value);
+}
+
+HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {
+  while (heap->held_end - heap->held_first >= HAK_HELD || heap->held_bytes > hak_secret.held_bytes)
+    let_go(heap);
+}
+
+// The slab got blocks back.
+HAK_NOINLINE static void tell(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_heap_slab_event(heap, slab);
+  let_go_surplus(heap);
+}
+
+HAK_INLINE uint32_t add(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place) {
+  uint32_t end = heap->held_end++;
+  *hak_seal_word(p, place) ^= HAK_SEAL_LIVE ^ HAK_SEAL_HELD;
+  heap->held[end % HAK_HELD] = (hak_held_t){p, slab};
+  heap->held_bytes += place;
+  return end + 1;
 }
 
 // p is live, as value says, its tail word.
 HAK_INLINE void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t value) {
-  hak_seal_fill(p, place - HAK_TAIL - (value >> HAK_SEAL_SLACK_SHIFT));
-  if (HAK_UNLIKELY(place > hak_secret.held_bytes)) {
+  fill(p, hak_seal_span(place, hak_seal_slack(value)));
+  if (place > hak_secret.held_bytes) {
     release(heap, slab, p, place, value);
-    return;
+  } else {
+    add(heap, slab, p, place);
+    let_go_surplus(heap);
   }
-  *hak_seal_word(p, place) ^= HAK_SEAL_LIVE ^ HAK_SEAL_HELD;
-  heap->held[heap->held_end++ % HAK_HELD] = (hak_held_t){p, slab};
-  heap->held_bytes += place;
-  if (HAK_LIKELY(heap->held_end - heap->held_first == HAK_HELD)) let_go(heap);
-  while (HAK_UNLIKELY(heap->held_bytes > hak_secret.held_bytes)) let_go(heap);
 }
 
 void hak_quarantine_flush(hak_heap_t *heap) {
@@ -81,15 +113,13 @@ HAK_NOINLINE static void free_other(void *p, const char *function) {
 }
 
 // Live, and nothing was written behind it.
-HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t value) {
-  uint64_t slack = value >> HAK_SEAL_SLACK_SHIFT;
+HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t slack) {
   // The slack is what a write just before the next block hits.
-  return (value & HAK_SEAL_STATE) == HAK_SEAL_LIVE && slack <= place - HAK_TAIL &&
-         hak_seal_edge_whole(p, place, slack);
+  return slack <= place - HAK_TAIL && hak_seal_edge_whole(p, place, slack);
 }
 
 // Frees what is not of one of this thread's tiny slabs. A seal within the blocks of a slab or
-// run in use shows that p is one of them, whoever owns it.
+// run in use shows that the pointer is one of them, whoever owns it.
 HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *p,
                                       const char *function) {
   slab -= slab->offset; // 0 in a head; of a slab that is free any number
@@ -99,7 +129,7 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
     size_t place = hak_class_size(hak_slab_class(slab));
     if (HAK_LIKELY(offset + place <= slab->capacity * place)) {
       uint64_t value = hak_seal_read(p, place);
-      if (HAK_LIKELY(is_whole(p, place, value))) {
+      if (HAK_LIKELY(is_whole(p, place, hak_seal_slack(value)))) {
         hold(heap, slab, p, place, value);
         return;
       }
@@ -108,25 +138,58 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
   free_other(p, function);
 }
 
+// What is common goes straight and calls nothing but at its end, which spares it six registers:
+// a block of this thread's tiny slabs joins the held ones, and the oldest of those is one too.
 HAK_HOT void hak_quarantine_free(void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
   hak_slab_t *slab;
   if (HAK_UNLIKELY(!hak_range_find(p, &slab))) {
     free_other(p, function);
-  } else if (HAK_UNLIKELY(hak_differs(&slab->local, heap))) {
-    free_by_seal(heap, slab, p, function);
-  } else {
-    size_t place = slab->size;
-    // Behind the slab may be nothing to read.
-    if (HAK_LIKELY(((uintptr_t)p & (HAK_SLAB_SIZE - 1)) + place <= HAK_SLAB_SIZE)) {
-      uint64_t value = hak_seal_read(p, place);
-      if (HAK_LIKELY(is_whole(p, place, value))) {
-        hold(heap, slab, p, place, value);
-        return;
-      }
-    }
-    free_other(p, function); // says what is wrong
+    return;
   }
+  if (HAK_UNLIKELY(hak_differs(&slab->local, heap))) {
+    free_by_seal(heap, slab, p, function);
+    return;
+  }
+  size_t place = slab->size;
+  if (HAK_UNLIKELY(((uintptr_t)p & (HAK_SLAB_SIZE - 1)) + place > HAK_SLAB_SIZE)) {
+    free_other(p, function); // behind the slab may be nothing to read
+    return;
+  }
+  uint64_t value = hak_seal_read(p, place), slack = hak_seal_slack(value);
+  if (HAK_UNLIKELY(!is_whole(p, place, slack))) {
+    free_other(p, function); // says what is wrong
+    return;
+  }
+  if (HAK_UNLIKELY(!hak_secret.plain)) {
+    free_by_seal(heap, slab, p, function);
+    return;
+  }
+  hak_seal_fill(p, hak_seal_span(place, slack));
+  uint32_t end = add(heap, slab, p, place), first = heap->held_first;
+  if (HAK_UNLIKELY(end - first != HAK_HELD)) {
+    if (HAK_UNLIKELY(heap->held_bytes > hak_secret.held_bytes)) let_go_surplus(heap);
+    return;
+  }
+
+  const hak_held_t held = heap->held[first % HAK_HELD];
+  if (HAK_UNLIKELY(hak_differs(&held.slab->local, heap))) {
+    let_go_surplus(heap);
+    return;
+  }
+  place = held.slab->size;
+  uint64_t *word = hak_seal_word(held.block, place);
+  value = hak_seal_read(held.block, place);
+  slack = hak_seal_slack(value ^ HAK_SEAL_HELD);
+  if (HAK_UNLIKELY(slack > place - HAK_TAIL ||
+                   !hak_seal_filled(held.block, hak_seal_span(place, slack)))) {
+    let_go_surplus(heap); // says what is wrong, if anything is
+    return;
+  }
+  heap->held_first = first + 1;
+  heap->held_bytes -= place;
+  if (HAK_UNLIKELY(release_own(held.slab, held.block, word, value))) tell(heap, held.slab);
+  else if (HAK_UNLIKELY(heap->held_bytes > hak_secret.held_bytes)) let_go_surplus(heap);
 }
 
 #endif
