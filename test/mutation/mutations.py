@@ -39,9 +39,9 @@ MUTATIONS = (
              "if (idle > 0 && now > (int32_t)keep) {", "if (idle > 0 && now > (int32_t)keep && keep == UINT32_MAX) {",
              ("unit_shared_pool",), ("unit.shared_pool",)),
     Mutation("orphans", "heaps of ended threads are taken by new ones", "src/thread/heap.c",
-             "hak_heap_t *heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);\n"
+             "  if (!heap) heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);\n"
              "  if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);\n",
-             "hak_heap_t *heap = NULL;\n",
+             "",
              ("unit_threads",), ("unit.threads",)),
     Mutation("remote", "no block freed by another thread is lost", "src/thread/heap.c",
              "  hak_quarantine_flush(heap);\n  hak_remote_flush(heap);\n  hak_heap_drain(heap);\n  for",
@@ -62,8 +62,8 @@ MUTATIONS = (
     Mutation("seal", "secure library: an overflow by one byte is noticed", "src/superslab/seal.h",
              ">> half >> half == 0;", ">> half >> half != 1;",
              SECURE, ("abort.secure.overflow_tiny",), short=True),
-    Mutation("quarantine", "secure library: a freed block is not reused at once", "src/thread/quarantine.c",
-             "if (HAK_UNLIKELY(place > hak_secret.held_bytes)) {", "if (place != 0) {",
+    Mutation("quarantine", "secure library: a freed block is not reused at once", "src/superslab/seal.c",
+             "hak_secret.held_bytes = hak_option(SECURE_QUARANTINE);", "hak_secret.held_bytes = 0;",
              SECURE, ("abort.secure.not_reused_at_once",), short=True),
     Mutation("gaps", "secure library: no access beyond a SuperSlab", "src/superslab/superslab.c",
              "return HAK_SECURE && next <= GAPS_END", "return HAK_SECURE && next > UINT32_MAX - 1 && next <= GAPS_END",
