@@ -73,7 +73,8 @@ HAK_INLINE unsigned hak_seal_pick(uint64_t mask, unsigned among) {
 #define HAK_SEAL_FREE ((uint64_t)2 << 40) // the allocator may hand it out
 
 // The slack of a live block from its value. Turned around, the state is above it: that of any
-// other block or word is more than any block has.
+// other block or word is more than a tiny or L2 block has. Of a larger one look at the state.
+_Static_assert(HAK_L2_MAX <= HAK_SEAL_SLACK_MAX, "no state passes for slack");
 HAK_INLINE uint64_t hak_seal_slack(uint64_t value) {
   return value << (64 - HAK_SEAL_SLACK_SHIFT) | value >> HAK_SEAL_SLACK_SHIFT;
 }

@@ -52,13 +52,13 @@ HAK_INLINE bool filled(const void *p, size_t span) {
 
 HAK_INLINE void let_go(hak_heap_t *heap) {
   const hak_held_t held = heap->held[heap->held_first++ % HAK_HELD];
-  size_t place = place_of(held.slab), most = place - HAK_TAIL;
-  uint64_t value = hak_seal_read(held.block, place);
-  uint64_t slack = hak_seal_slack(value ^ HAK_SEAL_HELD);
+  size_t place = place_of(held.slab);
+  uint64_t value = hak_seal_read(held.block, place), slack = value >> HAK_SEAL_SLACK_SHIFT;
   heap->held_bytes -= place;
   // Nobody may have touched it meanwhile. Another seal than HELD: two threads freed it at
   // the same moment, or it was overwritten.
-  if (HAK_UNLIKELY(slack > most || !filled(held.block, hak_seal_span(place, slack)))) {
+  if (HAK_UNLIKELY((value & HAK_SEAL_STATE) != HAK_SEAL_HELD || slack > place - HAK_TAIL ||
+                   !filled(held.block, hak_seal_span(place, slack)))) {
     hak_misuse_written(held.block, hak_seal_size(held.block, place));
     return; // told to go on: nobody gets it
   }

@@ -156,6 +156,14 @@ static void seal_overwritten(void) {
   hide(malloc(100));
 }
 
+static void seal_one_bit(void) { // of the state of a large block, whose slack may be as much
+  char *p = get(100000);
+  free(p);
+  ((char *)hide(p))[102400 - 8] ^= 1;
+  expect("use after free: the 102392-byte block at %p was written to", (void *)p);
+  pass_quarantine();
+}
+
 // ---------------------------------------------------------------------------
 // Double frees that only exact knowledge finds.
 
@@ -312,7 +320,7 @@ static const struct {
     CASE(overflow_after_realloc), CASE(underflow), CASE(never_allocated), CASE(written_first),
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
-    CASE(seal_overwritten), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
+    CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
     CASE(twice_own_first), CASE(inside), CASE(inside_last), CASE(not_reused_at_once), CASE(order_is_random),
     CASE(slabs_are_random), CASE(filled_with_poison), CASE(filled_with_zero), CASE(not_filled),
     CASE(gap_behind_superslab), CASE(every_count_of_superslabs), CASE(no_mappings_left),
