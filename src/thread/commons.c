@@ -57,11 +57,8 @@ static bool gives(const hak_heap_t *heap, unsigned size_class) {
 static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint64_t mark) {
   hak_heap_t *common = claim(place_of(c));
   if (!common && !(common = make(place_of(c)))) return false;
-  if (c >= HAK_TINY_CLASSES) {
-    hak_ring_forget(slab->ring, slab);
-    hak_sparse_leave(heap, slab);
-  }
-  slab->waits = false;
+  if (c >= HAK_TINY_CLASSES) hak_ring_forget(slab->ring, slab);
+  slab->waits = false; // tiny; a run that gets FULL, or is, does not wait
   // Whoever saw the old owner posts the slab to it, and its inbox is forwarded (R2).
   hak_slab_set_owner(slab, common);
   if (mark) hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
