@@ -169,10 +169,33 @@ static void by_trim(void) {
 }
 BOTH(by_trim, 12000)
 
+// What walks through its thread's heap meanwhile looks at nothing that may be another's by then.
+static _Atomic bool done;
+static void *free_and_use(void *unused) {
+  free_all_but(NONE);
+  for (unsigned round = 0; round < 20; round++) {
+    for (unsigned i = 0; i < used; i++) {
+      CHECK((blocks[i] = hak_malloc(round % 2 ? size : size / 2)) != NULL);
+      fill(blocks[i], size / 2, i);
+    }
+    for (unsigned i = 0; i < used; i++) hak_free(blocks[i]);
+    memset(blocks, 0, sizeof blocks);
+  }
+  hak_store_release(&done, true);
+  return unused;
+}
+static void while_it_looks(void) {
+  set_up();
+  pthread_t other = unit_start(free_and_use, NULL);
+  while (!hak_load_acquire(&done)) hak_heap_check(hak_tls_heap);
+  unit_join(other);
+  nothing_is_left();
+}
+BOTH(while_it_looks, 12000)
+
 // A thread that allocates and frees, sleeps and goes on, while others free what it hands out.
 enum { HANDED = 1 << 13, FREERS = 2 };
 static _Atomic(unsigned char *) handed[HANDED];
-static _Atomic bool done;
 static void *keep_freeing(void *argument) {
   uint64_t random = (uintptr_t)argument + 1;
   for (bool last = false, some = true; some || !last;) {
@@ -218,7 +241,8 @@ BOTH(while_it_works, 2000)
 int main(void) {
   const struct CMUnitTest tests[] = {
       BOTH_TESTS(of_a_sleeper),        BOTH_TESTS(in_any_order), BOTH_TESTS(not_while_in_use),
-      BOTH_TESTS(not_if_switched_off), BOTH_TESTS(by_trim),      BOTH_TESTS(while_it_works),
+      BOTH_TESTS(not_if_switched_off), BOTH_TESTS(by_trim),      BOTH_TESTS(while_it_looks),
+      BOTH_TESTS(while_it_works),
   };
   return RUN(tests);
 }
