@@ -247,18 +247,16 @@ struct hak_heap {
   uint16_t hints_used;    // by rings, from the start
   uint16_t rings_refused; // times one did not get places since the hints were last all dropped
   bool kept_used;         // the L2.5 ring was asked since it was last tended
-  bool kept_refused;      // slabs did not stay in it since the last regret
+  bool kept_refused;      // a run did not stay in it since the last regret
   uint8_t kept_regrets;
-  uint8_t kept_victim;                // the place that was emptied last
-  uint32_t kept_slabs;                // in kept
-  uint32_t kept_most;                 // so many may be; 0: not learnt yet
-  uint64_t kept_used_at;              // ms
-  uint64_t kept[HAK_L25_RING];        // freed slabs, see thread/ring.c
-  uint8_t kept_longest[HAK_L25_RING]; // slabs in the longest run of each
-  uint32_t sparse[HAK_SPARSE];        // L2 runs that became sparse, 0: none (thread/sparse.h)
-  uint32_t sparse_next;               // the oldest of them, modulo HAK_SPARSE
-  hak_regret_t trim_regret;           // thread/sparse.c, like all that follow
-  uint64_t tended_at;                 // ms
+  uint32_t kept_count, kept_slabs; // runs and slabs in kept
+  uint32_t kept_most;              // so many slabs may be; 0: not learnt yet
+  uint64_t kept_used_at;           // ms
+  uint32_t kept[HAK_L25_RING];     // freed runs, see thread/ring.c
+  uint32_t sparse[HAK_SPARSE];     // L2 runs that became sparse, 0: none (thread/sparse.h)
+  uint32_t sparse_next;            // the oldest of them, modulo HAK_SPARSE
+  hak_regret_t trim_regret;        // thread/sparse.c, like all that follow
+  uint64_t tended_at;              // ms
   uint8_t tend_class;
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
@@ -292,7 +290,7 @@ struct hak_heap {
 };
 #define HAK_RINGS_SIZE \
   (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t) + \
-   HAK_L25_RING * (sizeof(uint64_t) + sizeof(uint8_t)))
+   HAK_L25_RING * sizeof(uint32_t))
 _Static_assert(HAK_RINGS_SIZE <= 3584, "row M3: 3.5 KiB of rings");
 _Static_assert(sizeof(hak_heap_t) - HAK_RINGS_SIZE <=
                    8192 + (HAK_SECURE ? (HAK_HELD + 4) * sizeof(hak_held_t) : 0),

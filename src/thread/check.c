@@ -83,15 +83,15 @@ static void check_ring(hak_heap_t *heap, unsigned c) {
 // What the L2.5 ring keeps is in nobody's hands.
 static void check_kept(const hak_heap_t *heap) {
   uint32_t sum = 0;
-  for (unsigned i = 0; i < HAK_L25_RING; i++) {
-    uint32_t number = (uint32_t)(heap->kept[i] >> 32), slabs = (uint32_t)heap->kept[i];
-    HAK_ASSERT((number == 0) == (slabs == 0));
-    if (number == 0) continue;
-    HAK_ASSERT(!((uint32_t)hak_load_relaxed(&hak_registry.superslabs[number].free_mask) & slabs));
-    sum += hak_count_bits(slabs);
-    for (; slabs; slabs &= slabs - 1)
-      HAK_ASSERT(hak_slab_kind(hak_slab_at((number << HAK_SLABS_SHIFT) + hak_low_bit(slabs))) ==
-                 HAK_KIND_FREE);
+  HAK_ASSERT(heap->kept_count <= hak_option(L25_RING_CAP));
+  for (uint32_t i = 0; i < heap->kept_count; i++) {
+    hak_slab_t *head = hak_kept_head(heap->kept[i]);
+    uint32_t slabs = hak_kept_length(heap->kept[i]), index = hak_slab_index(head);
+    HAK_ASSERT(
+        !((uint32_t)hak_load_relaxed(&hak_registry.superslabs[index >> HAK_SLABS_SHIFT].free_mask) &
+          hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), slabs)));
+    for (uint32_t k = 0; k < slabs; k++) HAK_ASSERT(hak_slab_kind(head + k) == HAK_KIND_FREE);
+    sum += slabs;
   }
   HAK_ASSERT(sum == heap->kept_slabs);
 }

@@ -95,34 +95,36 @@ void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab) {
 }
 
 // ---------------------------------------------------------------------------
-// Kept slabs. A word is number of the SuperSlab << 32 | slabs, 0 if it is empty.
+// Kept runs. One stays as it is, for a block of as many slabs. To cut shorter ones out of it would
+// put these where the pool would not: docs/decisions/0022-runs.md
+
+_Static_assert(HAK_L25_MAX >> HAK_SLAB_SHIFT < 1u << HAK_KEPT_LENGTH_BITS, "a length fits");
+_Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_KEPT_LENGTH_BITS <= 32,
+               "and a number");
 
 #define KEPT_MIN ((uint64_t)1 << 20) // bytes a thread may keep before it has learnt
 #define REGRETS_PER_DOUBLING 4
 #define IDLE_MS 1000
 
-static uint32_t number_of(uint64_t word) { return (uint32_t)(word >> 32); }
-
 static uint32_t most_slabs(void) {
   return (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
 }
 
-static void set_place(hak_heap_t *heap, unsigned i, uint32_t number, uint32_t slabs) {
-  uint8_t longest = 0;
-  heap->kept[i] = slabs ? (uint64_t)number << 32 | slabs : 0;
-  for (; slabs; slabs &= slabs << 1) longest++;
-  heap->kept_longest[i] = longest;
+static void forget(hak_heap_t *heap, uint32_t from, uint32_t runs) {
+  heap->kept_count -= runs;
+  for (uint32_t i = from; i < heap->kept_count; i++) heap->kept[i] = heap->kept[i + runs];
 }
 
-// Empties the next place that has slabs; there is one.
-static void release_one(hak_heap_t *heap) {
-  do heap->kept_victim = (uint8_t)((heap->kept_victim + 1) % HAK_L25_RING);
-  while (!heap->kept[heap->kept_victim]);
-  uint64_t word = heap->kept[heap->kept_victim];
-  set_place(heap, heap->kept_victim, 0, 0);
-  heap->kept_slabs -= hak_count_bits((uint32_t)word);
-  hak_pool_release_set(number_of(word), (uint32_t)word);
-  hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
+static void release_oldest(hak_heap_t *heap, uint32_t runs) {
+  hak_parcel_t parcel = {0};
+  for (uint32_t i = 0; i < runs; i++) {
+    unsigned n = hak_kept_length(heap->kept[i]);
+    heap->kept_slabs -= n;
+    hak_pool_release_with(hak_kept_head(heap->kept[i]), n, &parcel);
+  }
+  hak_pool_release_all(&parcel);
+  hak_heap_count_stat(heap, HAK_STAT_slab_empty, runs);
+  forget(heap, 0, runs);
 }
 
 // A run was not there: it would have been had more been kept, perhaps.
@@ -136,71 +138,47 @@ static void missed(hak_heap_t *heap) {
         heap->kept_most ? 2 * heap->kept_most : (uint32_t)(KEPT_MIN >> HAK_SLAB_SHIFT);
 }
 
-// The place with the shortest run of at least n slabs, HAK_L25_RING if there is none.
-static unsigned closest(const hak_heap_t *heap, unsigned n) {
-  unsigned best = HAK_L25_RING, shortest = UINT8_MAX;
-  for (unsigned i = 0; i < HAK_L25_RING; i++) {
-    if (heap->kept_longest[i] < n || heap->kept_longest[i] >= shortest) continue;
-    best = i;
-    shortest = heap->kept_longest[i];
-  }
-  return best;
-}
-
 hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n) {
   heap->kept_used = true;
-  unsigned i = heap->kept_slabs < n ? HAK_L25_RING : closest(heap, n);
-  if (i == HAK_L25_RING) {
-    missed(heap);
-    return NULL;
+  for (uint32_t i = heap->kept_count; i-- > 0;) {
+    uint32_t run = heap->kept[i];
+    if (hak_kept_length(run) != n) continue;
+    forget(heap, i, 1);
+    heap->kept_slabs -= n;
+    return hak_kept_head(run);
   }
-  uint32_t slabs = (uint32_t)heap->kept[i], number = number_of(heap->kept[i]);
-  unsigned first = hak_high_bit(hak_runs_of(slabs, n));
-  set_place(heap, i, number, slabs & ~hak_ones(first, n));
-  heap->kept_slabs -= n;
-  return hak_slab_at((number << HAK_SLABS_SHIFT) + first);
-}
-
-// Where slabs of a SuperSlab go: to others of it, or to an empty place. HAK_L25_RING:
-// there is none.
-static unsigned place_for(const hak_heap_t *heap, uint32_t number) {
-  unsigned place = HAK_L25_RING;
-  for (unsigned i = 0; i < hak_option(L25_RING_CAP); i++) {
-    uint64_t word = heap->kept[i];
-    if (word && number_of(word) == number) return i;
-    if (!word) place = i;
-  }
-  return place;
+  missed(heap);
+  return NULL;
 }
 
 void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head) {
   unsigned n = hak_l25_take_apart(head);
-  uint32_t index = hak_slab_index(head), number = index >> HAK_SLABS_SHIFT;
-  uint32_t slabs = hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), n);
   uint32_t most = heap->kept_most < most_slabs() ? heap->kept_most : most_slabs();
-  if (n > most || hak_option(L25_RING_CAP) == 0) {
+  uint32_t cap = (uint32_t)hak_option(L25_RING_CAP);
+  if (n > most || cap == 0) {
     heap->kept_refused = true;
-    hak_pool_release_set(number, slabs);
+    hak_pool_release(head, n);
     hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
     return;
   }
-  unsigned place = place_for(heap, number);
-  while (heap->kept_slabs + n > most || place == HAK_L25_RING) {
+  uint32_t drop = 0, slabs = heap->kept_slabs;
+  while (slabs + n > most || heap->kept_count - drop >= cap)
+    slabs -= hak_kept_length(heap->kept[drop++]);
+  if (drop) {
     heap->kept_refused = true;
-    release_one(heap);
-    place = place_for(heap, number);
+    release_oldest(heap, drop);
   }
-  set_place(heap, place, number, (uint32_t)heap->kept[place] | slabs);
+  heap->kept[heap->kept_count++] = hak_slab_index(head) << HAK_KEPT_LENGTH_BITS | n;
   heap->kept_slabs += n;
 }
 
 void hak_ring_release_runs(hak_heap_t *heap) {
-  while (heap->kept_slabs) release_one(heap);
+  if (heap->kept_count) release_oldest(heap, heap->kept_count);
   heap->kept_most = 0;
 }
 
 void hak_ring_tend(hak_heap_t *heap) {
-  if (heap->kept_slabs == 0) return;
+  if (heap->kept_count == 0) return;
   uint64_t now = hak_os_clock_ms();
   if (heap->kept_used) heap->kept_used_at = now;
   else if (now - heap->kept_used_at >= IDLE_MS) hak_ring_release_runs(heap);

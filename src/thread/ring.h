@@ -56,11 +56,20 @@ void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab);
 // Empties the L2 rings: the heap gets another thread.
 void hak_ring_forget_all(hak_heap_t *heap);
 
-// n neighbouring slabs that this thread freed, the first of them; NULL if there are none.
+// The L2.5 ring, heap->kept: freed runs, the newest last, each as the number of its first slab and
+// its length in slabs.
+#define HAK_KEPT_LENGTH_BITS 5
+HAK_INLINE unsigned hak_kept_length(uint32_t run) {
+  return run & ((1u << HAK_KEPT_LENGTH_BITS) - 1);
+}
+HAK_INLINE hak_slab_t *hak_kept_head(uint32_t run) {
+  return hak_slab_at(run >> HAK_KEPT_LENGTH_BITS);
+}
+// The run of n slabs that this thread freed last; NULL if none is kept.
 hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n);
-// Keeps the slabs of a freed run (kind FREE, slabs not in the free mask); others may go.
+// Keeps a freed run (kind FREE, slabs not in the free mask); older ones may go.
 void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head);
-// Releases all kept slabs.
+// Releases all kept runs.
 void hak_ring_release_runs(hak_heap_t *heap);
 // The same if they have been of no use for a second. To be called now and then.
 void hak_ring_tend(hak_heap_t *heap);
