@@ -108,12 +108,13 @@ fuzz:
 	@tools/setup.sh fuzz
 	$(PYTHON) test/fuzz/run.py --time $(or $(T),300)
 
-## soak [T=600]: real programs, the stress tests and a long-lived process for so many seconds (docs/soak.md)
+## soak [T=600 OUT=build]: real programs, the stress tests and a long-lived process for so many seconds (docs/soak.md)
+soak: OUT ?= build
 soak: configure
 	@tools/setup.sh soak
 	@cmake --preset release -DHAK_TESTS=ON >/dev/null
 	@$(BUILD)
-	$(PYTHON) test/soak/run.py --time $(or $(T),600) --json build/soak.json --chart build/soak.svg
+	$(PYTHON) test/soak/run.py --time $(or $(T),600) --json $(OUT)/soak.json --chart $(OUT)/soak.svg
 
 ## outside [CHECKS="a b"]: other people's checks of malloc, on the system's and on ours (docs/outside.md)
 outside: configure

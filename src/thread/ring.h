@@ -17,10 +17,10 @@
 // A free block of a FULL run has a hint: while the ring can serve it, the run need not be
 // found any other way. Whoever forgets such a hint brings the run back.
 //
-// The L2.5 ring holds slabs that are in nobody's hands: those of freed runs, by SuperSlab, so
-// that neighbours become one run again and runs of any length come out of it. They are
-// of HAKMEM_L25_RING_CAP SuperSlabs at most, and 1 MiB; more, up to HAKMEM_L25_RING_BYTES,
-// where runs are missed after others did not stay (docs/decisions/0022-runs.md). They go
+// The L2.5 ring holds freed runs, which are in nobody's hands, each as it was: for the next block
+// of as many slabs, and neither cut nor merged (docs/decisions/0022-runs.md). They are
+// HAKMEM_L25_RING_CAP runs at most, and 1 MiB; more, up to HAKMEM_L25_RING_BYTES,
+// where runs are missed after others did not stay. They go
 // back with the thread's end, with every reclaim, and when they are not used.
 //
 // Owner only. Tests: test/unit/test_ring.c.

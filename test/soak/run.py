@@ -19,6 +19,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import math
 import os
 import shutil
 import statistics
@@ -54,6 +55,7 @@ REDIS_SAMPLES = 3        # of a round in a third, to be compared
 CYCLES_AT_MOST = 12      # of long_life's phases, in a long run
 PHASE_LEAST = 0.25       # seconds
 DRAW_LIMIT = 180         # seconds
+WRITTEN = 1000           # samples of each kind in the file, at most
 
 
 @dataclasses.dataclass
@@ -317,6 +319,18 @@ def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
     return checks, skipped + missing, record
 
 
+def written(record: dict) -> str:
+    """A record of a long run keeps every n-th sample only, one to a line; it was judged by all."""
+    def thin(series: list) -> list:
+        return series[::math.ceil(len(series) / WRITTEN)] if series else series
+
+    def text(value: object) -> str:
+        lines = [json.dumps(item, separators=(",", ":")) for item in thin(value)] if isinstance(value, list) else None
+        return json.dumps(value) if lines is None else "[\n" + ",\n".join(lines) + "\n]"
+
+    return "{" + ",\n".join(f"{json.dumps(key)}: {text(value)}" for key, value in record.items()) + "}\n"
+
+
 def draw(record: Path, chart: Path) -> None:
     command = [sys.executable, "-B", str(Path(__file__).parent / "plot.py"), str(record), str(chart)]
     try:  # matplotlib may have to be fetched first
@@ -339,7 +353,7 @@ def main() -> int:
     for name in skipped:
         print(f"skipped: {name}")
     if args.json:
-        args.json.write_text(json.dumps(record, indent=1) + "\n")
+        args.json.write_text(written(record))
         if args.chart:
             draw(args.json, args.chart)
     failed = sum(not check.ok for check in checks)

@@ -1,5 +1,6 @@
 """The soak run's judgement on made-up samples."""
 
+import json
 import sys
 import types
 import unittest
@@ -24,6 +25,12 @@ class Judgement(unittest.TestCase):
     def test_steady_is_fine(self):
         for judge in (run.judge_growth, run.judge_rss_per_live, run.judge_latency):
             self.assertTrue(judge(samples()).ok, judge.__name__)
+
+    def test_what_is_written_is_read(self):
+        record = {"seconds": 3.5, "long_life": samples(), "redis": [], "checks": [{"name": "a", "ok": True}]}
+        self.assertEqual(json.loads(run.written(record)), record)
+        many = {"long_life": [{"t": t} for t in range(3600)]}
+        self.assertEqual(json.loads(run.written(many))["long_life"], [{"t": t} for t in range(0, 3600, 4)])
 
     def test_growth_in_all_phases(self):
         self.assertFalse(run.judge_growth(samples(rss=lambda t: 100000 + 500 * t)).ok)
