@@ -451,7 +451,7 @@ static void split_unused(void) {
   }
 }
 
-hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits) {
+static hak_released_t release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
   if (purge_now(old, now) && (bits = purge(number, ALL_FREE)) != 0)
@@ -467,23 +467,19 @@ hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits) {
   return HAK_RELEASED_EVICTED;
 }
 
-static uint32_t bits_of(const hak_slab_t *slab, unsigned n) {
-  return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);
-}
-
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
-  return hak_pool_release_set(hak_slab_index(slab) >> HAK_SLABS_SHIFT, bits_of(slab, n));
+  return release_set(hak_slab_index(slab) >> HAK_SLABS_SHIFT, hak_slab_bits(slab, n));
 }
 
 void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel) {
   uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
   if (number != parcel->number) hak_pool_release_all(parcel);
   parcel->number = number;
-  parcel->bits |= bits_of(slab, n);
+  parcel->bits |= hak_slab_bits(slab, n);
 }
 
 void hak_pool_release_all(hak_parcel_t *parcel) {
-  if (parcel->bits != 0) hak_pool_release_set(parcel->number, parcel->bits);
+  if (parcel->bits != 0) release_set(parcel->number, parcel->bits);
   parcel->bits = 0;
 }
 

@@ -37,8 +37,6 @@ hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source);
 // Gives them back; kind must be FREE already. What it did is told by the result.
 typedef enum { HAK_RELEASED, HAK_RELEASED_EMPTY, HAK_RELEASED_EVICTED } hak_released_t;
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n);
-// The same for any slabs of a SuperSlab: bit i is the i-th.
-hak_released_t hak_pool_release_set(uint32_t number, uint32_t bits);
 
 // Many at once: slabs of one SuperSlab that follow each other go by one compare-and-swap,
 // when one of another SuperSlab comes, or all has been given.

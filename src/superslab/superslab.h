@@ -46,6 +46,10 @@ hak_slab_t *hak_slab_lookup(const void *p);
 HAK_INLINE uint32_t hak_slab_index(const hak_slab_t *slab) {
   return (uint32_t)(slab - hak_registry.slabs);
 }
+// The bits of n slabs from this one on in the masks of their SuperSlab.
+HAK_INLINE uint32_t hak_slab_bits(const hak_slab_t *slab, unsigned n) {
+  return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);
+}
 HAK_INLINE hak_slab_t *hak_slab_at(uint32_t index) { return &hak_registry.slabs[index]; }
 HAK_INLINE char *hak_slab_start(const hak_slab_t *slab) {
   uint32_t index = hak_slab_index(slab);

@@ -86,11 +86,11 @@ static void check_kept(const hak_heap_t *heap) {
   HAK_ASSERT(heap->kept_count <= hak_option(L25_RING_CAP));
   for (uint32_t i = 0; i < heap->kept_count; i++) {
     hak_slab_t *head = hak_kept_head(heap->kept[i]);
-    uint32_t slabs = hak_kept_length(heap->kept[i]), index = hak_slab_index(head);
-    HAK_ASSERT(
-        !((uint32_t)hak_load_relaxed(&hak_registry.superslabs[index >> HAK_SLABS_SHIFT].free_mask) &
-          hak_ones(index & (HAK_SLABS_PER_SUPERSLAB - 1), slabs)));
-    for (uint32_t k = 0; k < slabs; k++) HAK_ASSERT(hak_slab_kind(head + k) == HAK_KIND_FREE);
+    unsigned slabs = hak_kept_length(heap->kept[i]);
+    uint32_t number = hak_slab_index(head) >> HAK_SLABS_SHIFT;
+    HAK_ASSERT(!((uint32_t)hak_load_relaxed(&hak_registry.superslabs[number].free_mask) &
+                 hak_slab_bits(head, slabs)));
+    for (unsigned k = 0; k < slabs; k++) HAK_ASSERT(hak_slab_kind(head + k) == HAK_KIND_FREE);
     sum += slabs;
   }
   HAK_ASSERT(sum == heap->kept_slabs);

@@ -110,21 +110,17 @@ static uint32_t most_slabs(void) {
   return (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
 }
 
-static void forget(hak_heap_t *heap, uint32_t from, uint32_t runs) {
-  heap->kept_count -= runs;
-  for (uint32_t i = from; i < heap->kept_count; i++) heap->kept[i] = heap->kept[i + runs];
+static uint32_t take_out(hak_heap_t *heap, uint32_t i) {
+  uint32_t run = heap->kept[i];
+  for (heap->kept_count--; i < heap->kept_count; i++) heap->kept[i] = heap->kept[i + 1];
+  heap->kept_slabs -= hak_kept_length(run);
+  return run;
 }
 
-static void release_oldest(hak_heap_t *heap, uint32_t runs) {
-  hak_parcel_t parcel = {0};
-  for (uint32_t i = 0; i < runs; i++) {
-    unsigned n = hak_kept_length(heap->kept[i]);
-    heap->kept_slabs -= n;
-    hak_pool_release_with(hak_kept_head(heap->kept[i]), n, &parcel);
-  }
-  hak_pool_release_all(&parcel);
-  hak_heap_count_stat(heap, HAK_STAT_slab_empty, runs);
-  forget(heap, 0, runs);
+static void release_oldest(hak_heap_t *heap, hak_parcel_t *parcel) {
+  uint32_t run = take_out(heap, 0);
+  hak_pool_release_with(hak_kept_head(run), hak_kept_length(run), parcel);
+  hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
 }
 
 // A run was not there: it would have been had more been kept, perhaps.
@@ -140,13 +136,8 @@ static void missed(hak_heap_t *heap) {
 
 hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n) {
   heap->kept_used = true;
-  for (uint32_t i = heap->kept_count; i-- > 0;) {
-    uint32_t run = heap->kept[i];
-    if (hak_kept_length(run) != n) continue;
-    forget(heap, i, 1);
-    heap->kept_slabs -= n;
-    return hak_kept_head(run);
-  }
+  for (uint32_t i = heap->kept_count; i-- > 0;)
+    if (hak_kept_length(heap->kept[i]) == n) return hak_kept_head(take_out(heap, i));
   missed(heap);
   return NULL;
 }
@@ -161,19 +152,20 @@ void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head) {
     hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
     return;
   }
-  uint32_t drop = 0, slabs = heap->kept_slabs;
-  while (slabs + n > most || heap->kept_count - drop >= cap)
-    slabs -= hak_kept_length(heap->kept[drop++]);
-  if (drop) {
+  hak_parcel_t parcel = {0};
+  while (heap->kept_slabs + n > most || heap->kept_count >= cap) {
     heap->kept_refused = true;
-    release_oldest(heap, drop);
+    release_oldest(heap, &parcel);
   }
+  hak_pool_release_all(&parcel);
   heap->kept[heap->kept_count++] = hak_slab_index(head) << HAK_KEPT_LENGTH_BITS | n;
   heap->kept_slabs += n;
 }
 
 void hak_ring_release_runs(hak_heap_t *heap) {
-  if (heap->kept_count) release_oldest(heap, heap->kept_count);
+  hak_parcel_t parcel = {0};
+  while (heap->kept_count != 0) release_oldest(heap, &parcel);
+  hak_pool_release_all(&parcel);
   heap->kept_most = 0;
 }
 

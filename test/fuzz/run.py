@@ -123,7 +123,7 @@ def adopt_orphans() -> None:
     """afl-fuzz kills the process that it forks inputs from and does not wait for it: it becomes
     this process's child, or its processor time would be in no figure."""
     pr_set_child_subreaper = 36
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 
 
 def bury_orphans() -> None:

@@ -321,12 +321,11 @@ def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
 
 def written(record: dict) -> str:
     """A record of a long run keeps every n-th sample only, one to a line; it was judged by all."""
-    def thin(series: list) -> list:
-        return series[::math.ceil(len(series) / WRITTEN)] if series else series
-
     def text(value: object) -> str:
-        lines = [json.dumps(item, separators=(",", ":")) for item in thin(value)] if isinstance(value, list) else None
-        return json.dumps(value) if lines is None else "[\n" + ",\n".join(lines) + "\n]"
+        if not isinstance(value, list):
+            return json.dumps(value)
+        every = max(1, math.ceil(len(value) / WRITTEN))
+        return "[\n" + ",\n".join(json.dumps(item, separators=(",", ":")) for item in value[::every]) + "\n]"
 
     return "{" + ",\n".join(f"{json.dumps(key)}: {text(value)}" for key, value in record.items()) + "}\n"
 

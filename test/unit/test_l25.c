@@ -18,9 +18,6 @@ static hak_slab_t *head_of(const void *p) { return hak_slab_lookup(p); }
 static uint32_t free_mask(const hak_slab_t *slab) {
   return hak_registry.superslabs[hak_slab_index(slab) >> HAK_SLABS_SHIFT].free_mask;
 }
-static uint32_t bits_of(const hak_slab_t *slab, unsigned n) {
-  return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);
-}
 static void *alloc(size_t size) {
   bool zeroed;
   hak_source_t source;
@@ -44,7 +41,7 @@ static void every_length(void) {
     CHECK_EQUAL(hak_l25_usable(head), (size + 4095) / 4096 * 4096);
     CHECK_EQUAL(head->run, n);
     CHECK_EQUAL(hak_slab_kind(head), HAK_KIND_L25);
-    CHECK_EQUAL(free_mask(head) & bits_of(head, n), 0);
+    CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, n), 0);
     for (unsigned s = 1; s < n; s++) {
       CHECK(head_of(p + s * HAK_SLAB_SIZE) == head + s);
       CHECK_EQUAL(hak_slab_kind(head + s), HAK_KIND_INTERIOR);
@@ -53,7 +50,7 @@ static void every_length(void) {
     memset(p, 0xee, hak_l25_usable(head));
     CHECK(free_run(head));
     for (unsigned s = 0; s < n; s++) CHECK_EQUAL(hak_slab_kind(head + s), HAK_KIND_FREE);
-    CHECK_EQUAL(free_mask(head) & bits_of(head, n), bits_of(head, n));
+    CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, n), hak_slab_bits(head, n));
   }
 }
 ISOLATED(every_length)
@@ -78,7 +75,7 @@ static void resize_in_place(void) {
     CHECK_EQUAL(head->run, n);
     CHECK_EQUAL(hak_l25_usable(head), (size + 4095) / 4096 * 4096);
     CHECK_EQUAL(hak_slab_kind(head + n), HAK_KIND_FREE);
-    CHECK_EQUAL(free_mask(head) & bits_of(head, 16), bits_of(head, 16) & ~bits_of(head, n));
+    CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, 16), hak_slab_bits(head, 16) & ~hak_slab_bits(head, n));
     CHECK(!hak_l25_resize(head, n * HAK_SLAB_SIZE + 1)); // the slabs are gone
     CHECK_EQUAL(head->run, n);
     CHECK(hak_l25_resize(head, n * HAK_SLAB_SIZE));
