@@ -62,9 +62,31 @@ HAK_EXPORT void *hak_calloc(size_t count, size_t size) {
   return zeroed ? p : memset(p, 0, total);
 }
 
-HAK_EXPORT size_t hak_malloc_usable_size(const void *p) {
+// Usable bytes of a block in one of the calling thread's slabs; 0 if it is not one.
+HAK_INLINE size_t usable_here(const void *p) {
+  hak_slab_t *slab;
+  if (HAK_CHECKS || !hak_range_find(p, &slab)) return 0;
+  unsigned c = hak_slab_class(slab);
+  if (hak_differs(&slab->local, hak_tls_heap)) {
+    uint32_t number;
+    slab -= slab->offset;
+    bool ours = !hak_differs(&slab->holder, hak_tls_heap) && hak_slab_block_l2(slab, p, &number) &&
+                !(hak_load_relaxed(&slab->mask) >> number & 1);
+    return ours ? hak_class_size(hak_slab_class(slab)) : 0;
+  }
+  size_t size = hak_class_size(c), offset = (size_t)((const char *)p - slab->start);
+  return hak_class_block_at(c, offset) * size == offset && slab->free != p ? size : 0;
+}
+
+static HAK_NOINLINE size_t usable_anywhere(const void *p) {
   hak_block_t block;
   return p && hak_front_find(p, "malloc_usable_size", &block) ? block.usable : 0;
+}
+
+// Some programs ask at every malloc and free, to count the memory that they use.
+HAK_EXPORT size_t hak_malloc_usable_size(const void *p) {
+  size_t usable = usable_here(p);
+  return HAK_LIKELY(usable != 0) ? usable : usable_anywhere(p);
 }
 
 // ---------------------------------------------------------------------------
@@ -127,22 +149,6 @@ static void *resize(void *p, size_t size, const char *function) {
 #endif
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;
-}
-
-// Usable bytes of a block in one of the calling thread's slabs; 0 if it is not one.
-static size_t usable_here(void *p) {
-  hak_slab_t *slab;
-  if (HAK_CHECKS || !hak_range_find(p, &slab)) return 0;
-  unsigned c = hak_slab_class(slab);
-  if (hak_differs(&slab->local, hak_tls_heap)) {
-    uint32_t number;
-    slab -= slab->offset;
-    bool ours = !hak_differs(&slab->holder, hak_tls_heap) && hak_slab_block_l2(slab, p, &number) &&
-                !(hak_load_relaxed(&slab->mask) >> number & 1);
-    return ours ? hak_class_size(hak_slab_class(slab)) : 0;
-  }
-  size_t size = hak_class_size(c), offset = (size_t)((char *)p - slab->start);
-  return hak_class_block_at(c, offset) * size == offset && slab->free != p ? size : 0;
 }
 
 HAK_EXPORT void *hak_realloc(void *p, size_t size) {

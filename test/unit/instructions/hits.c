@@ -1,7 +1,8 @@
-// hits.c: COUNT pairs of malloc and free of SIZE bytes, each a hit of the front.
+// hits.c: COUNT times malloc, malloc_usable_size and free of SIZE bytes, each a hit.
 //
 //   unit_hits COUNT SIZE
 
+#include <malloc.h>
 #include <stdlib.h>
 
 int main(int argc, char **argv) {
@@ -11,9 +12,11 @@ int main(int argc, char **argv) {
   // One refill and what the first free does are over before.
   void *volatile warm = malloc(size);
   free(warm);
+  volatile size_t usable = 0;
   for (long i = 0; i < count; i++) {
     void *volatile p = malloc(size);
+    usable = malloc_usable_size(p);
     free(p);
   }
-  return 0;
+  return usable < size;
 }
