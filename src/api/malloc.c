@@ -35,14 +35,8 @@ HAK_NOINLINE static void *alloc_other(size_t size) {
   return HAK_LIKELY(p != NULL) ? p : hak_api_no_memory();
 }
 
-// What a thread freed last of an L2 class, NULL if size is not of one.
-HAK_INLINE void *hit_l2(size_t size) {
-  bool l2 = size - (HAK_TINY_MAX + 1) < HAK_L2_MAX - HAK_TINY_MAX;
-  return HAK_LIKELY(l2) ? hak_front_hit_l2(size) : NULL;
-}
-
 void *hak_api_alloc(size_t size) {
-  void *p = hit_l2(size);
+  void *p = hak_front_hit_l2(size);
   return HAK_LIKELY(p != NULL) ? p : alloc_other(size);
 }
 
@@ -56,7 +50,7 @@ HAK_EXPORT HAK_HOT void hak_free(void *p) { hak_front_free(p, "free"); }
 HAK_EXPORT void *hak_calloc(size_t count, size_t size) {
   size_t total;
   if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) return hak_api_no_memory();
-  void *p = hak_front_hit(total);
+  void *p = total <= HAK_TINY_MAX ? hak_front_hit(total) : hak_front_hit_l2(total);
   bool zeroed = false;
   if (!p && !(p = hak_front_alloc(total, &zeroed))) return hak_api_no_memory();
   return zeroed ? p : memset(p, 0, total);
@@ -122,7 +116,7 @@ static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
 static _Atomic bool shrinking_failed; // some block is much larger than what it was shrunk to
 static void *move(void *p, size_t usable, size_t size, const char *function) {
   void *q = hak_front_hit(size);
-  if (!q) q = hit_l2(size);
+  if (!q) q = hak_front_hit_l2(size);
   if (!q) q = hak_front_alloc(size, NULL);
   if (!q && size <= usable) { // shrinking cannot fail
     hak_store_relaxed(&shrinking_failed, true);
@@ -203,11 +197,13 @@ static bool check_size(const char *function, void *p, size_t alignment, size_t s
 }
 
 void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size) {
+  size_t rounded = alignment <= HAK_MIN_BLOCK ? size : hak_aligned_size(size, alignment);
+  if (hak_front_free_sized_any(p, rounded, function)) return;
   if (p && check_size(function, p, alignment, size, false)) hak_front_free(p, function);
 }
 
 HAK_EXPORT void hak_free_sized(void *p, size_t size) {
-  if (hak_front_free_sized(p, size, "free_sized") || p == NULL) return;
+  if (hak_front_free_sized_any(p, size, "free_sized") || p == NULL) return;
   if (check_size("free_sized", p, 1, size, true)) hak_front_free(p, "free_sized");
 }
 

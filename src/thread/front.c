@@ -288,14 +288,19 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
   return used_up ? alloc_turned(front, size, zeroed) : alloc_any(size, zeroed);
 }
 
+static void *alloc_unaligned(size_t size, bool *zeroed) {
+  void *p = size <= HAK_TINY_MAX ? hak_front_hit(size) : hak_front_hit_l2(size);
+  return HAK_LIKELY(p != NULL) ? p : hak_front_alloc(size, zeroed);
+}
+
 void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
-  if (alignment <= HAK_MIN_BLOCK) return hak_front_alloc(size, zeroed);
   if (zeroed) *zeroed = false;
+  if (alignment <= HAK_MIN_BLOCK) return alloc_unaligned(size, zeroed);
   if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
   size_t total = size + HAK_TAIL;
   // Guarded blocks of such a size are aligned as well: they end where a page does.
   size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_aligned_size(total, alignment) : SIZE_MAX;
-  if (rounded <= HAK_L2_MAX) return hand_out(hak_front_alloc(rounded - HAK_TAIL, zeroed), size);
+  if (rounded <= HAK_L2_MAX) return hand_out(alloc_unaligned(rounded - HAK_TAIL, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) hak_nursery_takes(total);

@@ -3,9 +3,11 @@
 //   calls hello          one block; all else is the start and end of a process
 //   calls resize COUNT   realloc up and down and calloc, over tiny, L2, L2.5 and huge sizes
 //   calls handover COUNT threads one after the other; each frees its predecessor's blocks
+//   calls others COUNT   what else allocates and frees: aligned, operator new, sized frees, calloc
 //
 // No clock, no seed, one thread at a time: every run makes the same calls.
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -71,6 +73,42 @@ static void handover(long count) {
   for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
 }
 
+// operator new and delete by their names in the C++ ABI: of the preloaded library, no C++ runtime.
+void *_Znwm(size_t) __attribute__((weak));
+void *_ZnwmSt11align_val_t(size_t, size_t) __attribute__((weak));
+void _ZdlPvm(void *, size_t) __attribute__((weak));
+void _ZdlPvmSt11align_val_t(void *, size_t, size_t) __attribute__((weak));
+
+static void others(long count) {
+  need((void *)_Znwm);
+  static struct {
+    void *p;
+    size_t size;
+    unsigned kind;
+  } slot[SLOTS], *s;
+  for (long i = 0; i < count; i++) {
+    s = &slot[next() % SLOTS];
+    size_t alignment = (size_t)64 << s->kind % 3;
+    if (s->p && malloc_usable_size(s->p) < s->size) exit(1);
+    if (s->kind == 0) _ZdlPvm(s->p, s->size);
+    else if (s->kind == 1) _ZdlPvmSt11align_val_t(s->p, s->size, alignment);
+    else free(s->p);
+    s->kind = next() % 5;
+    s->size = some_size() % 50000 + 1;
+    alignment = (size_t)64 << s->kind % 3;
+    switch (s->kind) {
+    case 0: s->p = _Znwm(s->size); break;
+    case 1: s->p = _ZnwmSt11align_val_t(s->size, alignment); break;
+    case 2: s->p = calloc(1, s->size); break;
+    case 3: s->p = aligned_alloc(alignment, s->size); break;
+    default: need(posix_memalign(&s->p, sizeof(void *), s->size) == 0 ? s->p : NULL);
+    }
+    need(s->p);
+    *(char *)s->p = 1;
+  }
+  for (s = slot; s < slot + SLOTS; s++) free(s->p);
+}
+
 int main(int argc, char **argv) {
   long count = argc > 2 ? atol(argv[2]) : 0;
   if (argc == 2 && strcmp(argv[1], "hello") == 0) {
@@ -81,8 +119,10 @@ int main(int argc, char **argv) {
     resize(count);
   } else if (argc == 3 && strcmp(argv[1], "handover") == 0) {
     handover(count);
+  } else if (argc == 3 && strcmp(argv[1], "others") == 0) {
+    others(count);
   } else {
-    fprintf(stderr, "usage: calls hello | resize COUNT | handover COUNT\n");
+    fprintf(stderr, "usage: calls hello | resize COUNT | handover COUNT | others COUNT\n");
     return 2;
   }
   return 0;
