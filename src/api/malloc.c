@@ -197,8 +197,10 @@ static bool check_size(const char *function, void *p, size_t alignment, size_t s
 }
 
 void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size) {
-  size_t rounded = alignment <= HAK_MIN_BLOCK ? size : hak_aligned_size(size, alignment);
-  if (hak_front_free_sized_any(p, rounded, function)) return;
+  if (size <= HAK_L2_MAX && alignment <= HAK_SLAB_SIZE) {
+    size_t rounded = alignment <= HAK_MIN_BLOCK ? size : hak_aligned_size(size, alignment);
+    if (hak_front_free_sized_any(p, rounded, function)) return;
+  }
   if (p && check_size(function, p, alignment, size, false)) hak_front_free(p, function);
 }
 

@@ -22,6 +22,7 @@
 
 static const char *function;
 static size_t right_size = 8; // of the block, as sized frees want it
+static size_t right_alignment = 64;
 
 static void *hide(const void *p) {
   const void *volatile hidden = p;
@@ -61,7 +62,7 @@ static void misuse(void *p) {
     void (*free_aligned_sized)(void *, size_t, size_t) =
         (void (*)(void *, size_t, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_aligned_sized");
     if (!free_aligned_sized) FAIL("no free_aligned_sized");
-    free_aligned_sized(p, 64, right_size);
+    free_aligned_sized(p, right_alignment, right_size);
   } else if (strcmp(function, "operator delete") == 0) {
     void (*delete)(void *, size_t) =
         (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "_ZdlPvm");
@@ -294,6 +295,7 @@ static void sized(size_t alignment, size_t asked, size_t claimed) {
   memset(p, 0x5a, usable);
   expect(p, "size %zu does not belong to a %zu-byte block", claimed, usable);
   right_size = claimed;
+  right_alignment = alignment;
   misuse(p);
   for (size_t i = 0; i < usable; i++)
     if (p[i] != 0x5a) FAIL("the block was changed");
@@ -310,6 +312,9 @@ static void size_400000_for_300000(void) { sized(16, 300000, 400000); }
 static void size_6_mib_for_5_mib(void) { sized(16, 5 << 20, 6 << 20); }
 static void size_64_for_100_aligned(void) { sized(64, 100, 64); }
 static void size_129_for_100_aligned(void) { sized(64, 100, 129); }
+static void size_max_for_100_aligned(void) { sized(256, 100, SIZE_MAX - 10); }
+static void size_max_for_5000_aligned(void) { sized(4096, 5000, SIZE_MAX); }
+static void size_60000_for_5000_aligned(void) { sized(1 << 21, 5000, 60000); }
 
 // ---------------------------------------------------------------------------
 // Memory of others.
@@ -405,7 +410,8 @@ static const struct {
     CASE(inside_l25_far), CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
     CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
     CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_100000_for_300000),
-    CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),
+    CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned), CASE(size_max_for_100_aligned),
+    CASE(size_max_for_5000_aligned), CASE(size_60000_for_5000_aligned),
     CASE(size_129_for_100_aligned),
     CASE(stack), CASE(global), CASE(bss), CASE(literal), CASE(mapping), CASE(program_break),
     CASE(wild_10), CASE(wild_deadbeef), CASE(wild_non_canonical), CASE(wild_highest),
