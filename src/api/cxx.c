@@ -67,9 +67,14 @@ HAK_NOINLINE static void *new_slow(size_t size) {
   return p;
 }
 
+HAK_NOINLINE static void *new_other(size_t size) {
+  void *p = hak_front_hit_l2(size);
+  return HAK_LIKELY(p != NULL) ? p : new_slow(size);
+}
+
 HAK_EXPORT HAK_HOT void *_Znwm(size_t size) {
   void *p = hak_front_hit(size);
-  return HAK_LIKELY(p != NULL) ? p : new_slow(size);
+  return HAK_LIKELY(p != NULL) ? p : new_other(size);
 }
 
 HAK_EXPORT void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag) {
@@ -100,9 +105,13 @@ HAK_DELETE(_ZdlPvRKSt9nothrow_t, HAK_UNUSED tag_t t)
 HAK_DELETE(_ZdlPvSt11align_val_t, HAK_UNUSED align_t a)
 HAK_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, HAK_UNUSED align_t a, HAK_UNUSED tag_t t)
 
-HAK_EXPORT HAK_HOT void _ZdlPvm(void *p, size_t size) {
-  if (!hak_front_free_sized(p, size, "operator delete"))
+HAK_NOINLINE static void delete_other(void *p, size_t size) {
+  if (!hak_front_free_sized_any(p, size, "operator delete"))
     hak_api_free_sized("operator delete", p, 1, size);
+}
+
+HAK_EXPORT HAK_HOT void _ZdlPvm(void *p, size_t size) {
+  if (HAK_UNLIKELY(!hak_front_free_sized(p, size, "operator delete"))) delete_other(p, size);
 }
 
 HAK_EXPORT void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment) {
