@@ -106,7 +106,7 @@ HAK_DELETE(_ZdlPvSt11align_val_t, HAK_UNUSED align_t a)
 HAK_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, HAK_UNUSED align_t a, HAK_UNUSED tag_t t)
 
 HAK_NOINLINE static void delete_other(void *p, size_t size) {
-  if (!hak_front_free_sized_any(p, size, "operator delete"))
+  if (!hak_front_free_sized_other(p, size, "operator delete"))
     hak_api_free_sized("operator delete", p, 1, size);
 }
 
@@ -115,7 +115,8 @@ HAK_EXPORT HAK_HOT void _ZdlPvm(void *p, size_t size) {
 }
 
 HAK_EXPORT void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment) {
-  hak_api_free_sized("operator delete", p, alignment, size);
+  if (!hak_front_free_aligned_sized(p, alignment, size, "operator delete"))
+    hak_api_free_sized("operator delete", p, alignment, size);
 }
 
 // The array forms.

@@ -50,7 +50,7 @@ HAK_EXPORT HAK_HOT void hak_free(void *p) { hak_front_free(p, "free"); }
 HAK_EXPORT void *hak_calloc(size_t count, size_t size) {
   size_t total;
   if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) return hak_api_no_memory();
-  void *p = total <= HAK_TINY_MAX ? hak_front_hit(total) : hak_front_hit_l2(total);
+  void *p = hak_front_hit_any(total);
   bool zeroed = false;
   if (!p && !(p = hak_front_alloc(total, &zeroed))) return hak_api_no_memory();
   return zeroed ? p : memset(p, 0, total);
@@ -72,7 +72,7 @@ HAK_INLINE size_t usable_here(const void *p) {
   return hak_class_block_at(c, offset) * size == offset && slab->free != p ? size : 0;
 }
 
-static HAK_NOINLINE size_t usable_anywhere(const void *p) {
+HAK_NOINLINE static size_t usable_anywhere(const void *p) {
   hak_block_t block;
   return p && hak_front_find(p, "malloc_usable_size", &block) ? block.usable : 0;
 }
@@ -115,8 +115,7 @@ static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
 // To another block.
 static _Atomic bool shrinking_failed; // some block is much larger than what it was shrunk to
 static void *move(void *p, size_t usable, size_t size, const char *function) {
-  void *q = hak_front_hit(size);
-  if (!q) q = hak_front_hit_l2(size);
+  void *q = hak_front_hit_any(size);
   if (!q) q = hak_front_alloc(size, NULL);
   if (!q && size <= usable) { // shrinking cannot fail
     hak_store_relaxed(&shrinking_failed, true);
@@ -197,10 +196,6 @@ static bool check_size(const char *function, void *p, size_t alignment, size_t s
 }
 
 void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size) {
-  if (size <= HAK_L2_MAX && alignment <= HAK_SLAB_SIZE) {
-    size_t rounded = alignment <= HAK_MIN_BLOCK ? size : hak_aligned_size(size, alignment);
-    if (hak_front_free_sized_any(p, rounded, function)) return;
-  }
   if (p && check_size(function, p, alignment, size, false)) hak_front_free(p, function);
 }
 
@@ -210,7 +205,8 @@ HAK_EXPORT void hak_free_sized(void *p, size_t size) {
 }
 
 HAK_EXPORT void hak_free_aligned_sized(void *p, size_t alignment, size_t size) {
-  hak_api_free_sized("free_aligned_sized", p, alignment, size);
+  if (!hak_front_free_aligned_sized(p, alignment, size, "free_aligned_sized"))
+    hak_api_free_sized("free_aligned_sized", p, alignment, size);
 }
 
 // ---------------------------------------------------------------------------

@@ -289,7 +289,7 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
 }
 
 static void *alloc_unaligned(size_t size, bool *zeroed) {
-  void *p = size <= HAK_TINY_MAX ? hak_front_hit(size) : hak_front_hit_l2(size);
+  void *p = hak_front_hit_any(size);
   return HAK_LIKELY(p != NULL) ? p : hak_front_alloc(size, zeroed);
 }
 

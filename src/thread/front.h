@@ -105,6 +105,11 @@ HAK_INLINE void *hak_front_hit_l2(size_t size) {
   return block;
 }
 
+// Either, by size: what callers other than malloc try before hak_front_alloc.
+HAK_INLINE void *hak_front_hit_any(size_t size) {
+  return size <= HAK_TINY_MAX - HAK_TAIL ? hak_front_hit(size) : hak_front_hit_l2(size);
+}
+
 // Puts a block back into a slab of the calling thread's heap.
 HAK_INLINE void hak_front_put(hak_slab_t *slab, void *p, const char *function) {
   void *head = slab->free;
@@ -144,17 +149,28 @@ HAK_INLINE bool hak_front_free_sized(void *p, size_t size, const char *function)
   return true;
 }
 
-// The same for tiny and L2 blocks, whoever owns them.
-HAK_INLINE bool hak_front_free_sized_any(void *p, size_t size, const char *function) {
-  hak_slab_t *slab, *head;
+// What that leaves of tiny and L2 blocks: other threads' and those of runs.
+HAK_INLINE bool hak_front_free_sized_other(void *p, size_t size, const char *function) {
+  hak_slab_t *slab;
   if (HAK_CHECKS || !hak_range_find(p, &slab)) return false;
-  head = slab - slab->offset;
+  hak_slab_t *head = slab - slab->offset;
   hak_kind_t kind = hak_slab_kind(head);
   bool of_class = kind == HAK_KIND_L2 || kind == HAK_KIND_TINY;
   if (!of_class || !hak_class_serves(hak_slab_class(head), size)) return false;
-  if (!hak_differs(&slab->local, hak_tls_heap)) hak_front_put(slab, p, function);
-  else hak_front_free_other(slab, p, function);
+  hak_front_free_other(slab, p, function);
   return true;
+}
+
+HAK_INLINE bool hak_front_free_sized_any(void *p, size_t size, const char *function) {
+  return hak_front_free_sized(p, size, function) || hak_front_free_sized_other(p, size, function);
+}
+
+// The same with the alignment that the block was asked for with.
+HAK_INLINE bool hak_front_free_aligned_sized(void *p, size_t alignment, size_t size,
+                                             const char *function) {
+  if (size > HAK_L2_MAX || alignment > HAK_SLAB_SIZE) return false; // rounding up may overflow
+  if (alignment > HAK_MIN_BLOCK) size = hak_aligned_size(size, alignment);
+  return hak_front_free_sized_any(p, size, function);
 }
 
 #endif

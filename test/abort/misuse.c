@@ -410,9 +410,9 @@ static const struct {
     CASE(inside_l25_far), CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
     CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
     CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_100000_for_300000),
-    CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned), CASE(size_max_for_100_aligned),
-    CASE(size_max_for_5000_aligned), CASE(size_60000_for_5000_aligned),
-    CASE(size_129_for_100_aligned),
+    CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),
+    CASE(size_129_for_100_aligned), CASE(size_max_for_100_aligned), CASE(size_max_for_5000_aligned),
+    CASE(size_60000_for_5000_aligned),
     CASE(stack), CASE(global), CASE(bss), CASE(literal), CASE(mapping), CASE(program_break),
     CASE(wild_10), CASE(wild_deadbeef), CASE(wild_non_canonical), CASE(wild_highest),
 #define HIGH_CASES(bit) \

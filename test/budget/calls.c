@@ -88,19 +88,17 @@ static void others(long count) {
   } slot[SLOTS], *s;
   for (long i = 0; i < count; i++) {
     s = &slot[next() % SLOTS];
-    size_t alignment = (size_t)64 << s->kind % 3;
     if (s->p && malloc_usable_size(s->p) < s->size) exit(1);
     if (s->kind == 0) _ZdlPvm(s->p, s->size);
-    else if (s->kind == 1) _ZdlPvmSt11align_val_t(s->p, s->size, alignment);
+    else if (s->kind == 1) _ZdlPvmSt11align_val_t(s->p, s->size, 128);
     else free(s->p);
     s->kind = next() % 5;
     s->size = some_size() % 50000 + 1;
-    alignment = (size_t)64 << s->kind % 3;
     switch (s->kind) {
     case 0: s->p = _Znwm(s->size); break;
-    case 1: s->p = _ZnwmSt11align_val_t(s->size, alignment); break;
+    case 1: s->p = _ZnwmSt11align_val_t(s->size, 128); break;
     case 2: s->p = calloc(1, s->size); break;
-    case 3: s->p = aligned_alloc(alignment, s->size); break;
+    case 3: s->p = aligned_alloc(64, s->size); break;
     default: need(posix_memalign(&s->p, sizeof(void *), s->size) == 0 ? s->p : NULL);
     }
     need(s->p);

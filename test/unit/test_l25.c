@@ -75,7 +75,8 @@ static void resize_in_place(void) {
     CHECK_EQUAL(head->run, n);
     CHECK_EQUAL(hak_l25_usable(head), (size + 4095) / 4096 * 4096);
     CHECK_EQUAL(hak_slab_kind(head + n), HAK_KIND_FREE);
-    CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, 16), hak_slab_bits(head, 16) & ~hak_slab_bits(head, n));
+    CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, 16),
+                hak_slab_bits(head, 16) & ~hak_slab_bits(head, n));
     CHECK(!hak_l25_resize(head, n * HAK_SLAB_SIZE + 1)); // the slabs are gone
     CHECK_EQUAL(head->run, n);
     CHECK(hak_l25_resize(head, n * HAK_SLAB_SIZE));
