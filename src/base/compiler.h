@@ -59,6 +59,13 @@ _Noreturn void hak_assert_failed(const char *what, const char *file, int line);
 #define HAK_ASSERT(x) ((void)0)
 #endif
 
+// Before a loop: it is written out, up to 16 times.
+#if defined(__clang__)
+#define HAK_UNROLL _Pragma("unroll")
+#else
+#define HAK_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 // The value is computed once and kept, whatever the compiler knows about it.
 #define HAK_IN_REGISTER(variable) __asm__("" : "+r"(variable))
 

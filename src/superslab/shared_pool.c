@@ -5,28 +5,9 @@
 #include "base/bits.h"
 #include "core/options.h"
 #include "os/os.h"
+#include "superslab/pool_index.h"
 #include "superslab/seal.h"
 #include "superslab/superslab.h"
-
-// Sets of SuperSlabs. Level k (0..5) of the index: it has a run of at least 2^k
-// free slabs; level 5 therefore says that it is empty. COLD: it has no memory.
-// Then the bands, in the order in which they are preferred: each SuperSlab with
-// both free and used slabs is in one of them (row S5).
-#define EMPTY 5
-#define COLD 6
-#define FIRST_BAND 7     // HOT, 1..4 free slabs
-#define DRAINING_BAND 11 // 5..8 used slabs
-#define SETS 13
-#define ANY SETS // as a band: whatever the index has at the level
-#define ALL_FREE UINT32_MAX
-#define GROUPS (HAK_SUPERSLABS_MAX / 64)
-
-// 64 SuperSlabs per group, two lines; a summary word has a bit per group.
-typedef struct {
-  _Alignas(64) _Atomic uint64_t set[16];
-} line_t;
-static line_t groups[GROUPS];
-static line_t summary[GROUPS / 64];
 
 // Slabs in use at which a SuperSlab counts as well used, and at most so many when
 // it drains (docs/decisions/0011-tiers.md).
@@ -40,7 +21,7 @@ hak_pool_counts_t hak_pool_counts;
 #define LOOKS 16u
 
 static _Atomic uint32_t empty_low;   // least empty_count since hak_pool_trim_idle
-static _Atomic uint32_t empty_count; // about how many SuperSlabs are at level EMPTY
+static _Atomic uint32_t empty_count; // about how many SuperSlabs are empty
 
 // How many empty SuperSlabs are kept is learnt: a SuperSlab that is committed
 // soon after one was evicted is a regret, and a few regrets in a row double the
@@ -74,103 +55,22 @@ static hak_regret_t drain_regret;
 static _Atomic uint32_t waiting[WAITING], wait_next;
 static hak_regret_t hot_regret;
 
-_Static_assert(HAK_SLABS_PER_SUPERSLAB == 1u << EMPTY, "levels are powers of two");
-
-static void set_bit(unsigned set, uint32_t number) {
-  uint32_t group = number / 64;
-  hak_fetch_or_seq_cst(&groups[group].set[set], UINT64_C(1) << (number % 64));
-  hak_fetch_or_seq_cst(&summary[group / 64].set[set], UINT64_C(1) << (group % 64));
-}
-
-// True if the bit was set.
-static bool clear_bit(unsigned set, uint32_t number) {
-  uint32_t group = number / 64;
-  uint64_t bit = UINT64_C(1) << (number % 64), group_bit = UINT64_C(1) << (group % 64);
-  uint64_t old = hak_fetch_and_seq_cst(&groups[group].set[set], ~bit);
-  if (old == bit) {
-    hak_fetch_and_seq_cst(&summary[group / 64].set[set], ~group_bit);
-    // A set_bit between the two would be lost without this second look.
-    if (hak_load_seq_cst(&groups[group].set[set]))
-      hak_fetch_or_seq_cst(&summary[group / 64].set[set], group_bit);
-  }
-  return (old & bit) != 0;
-}
-
-// First number >= from that is at the level and in the band; 0 if there is none.
-static uint32_t find(unsigned level, unsigned band, uint32_t from) {
-  unsigned other = band == ANY ? level : band;
-  uint32_t groups_used = hak_superslab_count() / 64 + 1;
-  for (uint32_t s = from / 4096; s * 64 < groups_used; s++) {
-    uint64_t in_summary = hak_load_relaxed(&summary[s].set[level]);
-    in_summary &= hak_load_relaxed(&summary[s].set[other]);
-    if (s == from / 4096) in_summary &= ~UINT64_C(0) << (from / 64 % 64);
-    for (; in_summary; in_summary &= in_summary - 1) {
-      uint32_t group = s * 64 + hak_low_bit(in_summary);
-      uint64_t bits = hak_load_relaxed(&groups[group].set[level]);
-      bits &= hak_load_relaxed(&groups[group].set[other]);
-      if (group == from / 64) bits &= ~UINT64_C(0) << (from % 64);
-      if (bits) return group * 64 + hak_low_bit(bits);
-    }
-  }
-  return 0;
-}
-
-static unsigned used_slabs(uint32_t mask) { return HAK_SLABS_PER_SUPERSLAB - hak_count_bits(mask); }
-
-// Without tiers all are in the first band.
-static unsigned band_of(uint64_t word) {
-  unsigned used = used_slabs((uint32_t)word);
-  if (!hak_option(TIERS)) return FIRST_BAND;
-  if (word & HAK_SUPERSLAB_DRAINING) return used > 4 ? DRAINING_BAND : DRAINING_BAND + 1;
-  return FIRST_BAND + (used < 28) + (used < 24) + (used < 16);
-}
-
-// The sets that a SuperSlab with this free mask word belongs in.
-static unsigned sets_of(uint64_t word) {
-  uint32_t mask = (uint32_t)word;
-  unsigned sets = mask == 0 || mask == ALL_FREE ? 0 : 1u << band_of(word);
-  for (unsigned k = 0; k <= EMPTY && mask; k++) {
-    sets |= 1u << k;
-    if (k < EMPTY) mask &= mask >> (1u << k);
-  }
-  return sets;
-}
-
 // What becomes of the word when slabs are claimed and released. One that drains
 // and is claimed from is HOT until it has been well used again.
 static uint64_t word_claimed(uint64_t word, uint32_t bits) {
   uint32_t mask = (uint32_t)word & ~bits;
   bool used_well =
-      used_slabs(mask) >= USED_WELL_SLABS ||
+      hak_used_slabs(mask) >= USED_WELL_SLABS ||
       (word & (HAK_SUPERSLAB_USED_WELL | HAK_SUPERSLAB_DRAINING)) == HAK_SUPERSLAB_USED_WELL;
   return mask | (used_well ? HAK_SUPERSLAB_USED_WELL : 0);
 }
 
 static uint64_t word_released(uint64_t word, uint32_t bits) {
-  if (((uint32_t)word | bits) == ALL_FREE) return ALL_FREE;
+  if (((uint32_t)word | bits) == HAK_ALL_FREE) return HAK_ALL_FREE;
   word |= bits;
-  bool drains = (word & HAK_SUPERSLAB_USED_WELL) && used_slabs((uint32_t)word) <= DRAINING_SLABS;
+  bool drains =
+      (word & HAK_SUPERSLAB_USED_WELL) && hak_used_slabs((uint32_t)word) <= DRAINING_SLABS;
   return drains && hak_option(TIERS) ? word | HAK_SUPERSLAB_DRAINING : word;
-}
-
-// Brings the index in line with the free mask. Whoever changed the mask calls
-// it; the loop ends only when the mask is still the one that was published, so
-// the last of several racing callers leaves the index right (model P2).
-static void publish(uint32_t number) {
-  _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
-  uint64_t bit = UINT64_C(1) << (number % 64);
-  for (;;) {
-    uint64_t word = hak_load_seq_cst(free_mask);
-    unsigned want = sets_of(word);
-    for (unsigned k = 0; k < SETS; k++) {
-      if (k == COLD) continue;
-      bool has = (hak_load_seq_cst(&groups[number / 64].set[k]) & bit) != 0;
-      if (has == ((want >> k) & 1)) continue;
-      if (has) clear_bit(k, number);
-      else set_bit(k, number);
-    }
-    if (hak_load_seq_cst(free_mask) == word) return;
-  }
 }
 
 // The caller has claimed bits, a run or single slabs: the descriptor of the first.
@@ -217,7 +117,7 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     // did to the slabs and descriptors is done. Seq_cst for publish (P2).
     if (!hak_cas_seq_cst(free_mask, &word, rest)) continue;
     claim->source = HAK_FROM_POOL;
-    if ((uint32_t)word == ALL_FREE) {
+    if ((uint32_t)word == HAK_ALL_FREE) {
       claim->source = HAK_FROM_REUSE;
       // Relaxed and racy: a hint for the helper thread, off by one at worst.
       uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
@@ -231,7 +131,7 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     } else if (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) {
       hak_regret_needed(&hot_regret, hak_os_clock_ms(), REGRET_MS, CALM_MS, HAK_PAUSE_MAX_MS);
     }
-    if (sets_of(word) != sets_of(rest)) publish(number);
+    hak_index_change(number, word, rest);
     took(number, bits, n, claim);
     return true;
   }
@@ -243,9 +143,10 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
 HAK_INLINE bool find_in(unsigned level, unsigned band, unsigned n, unsigned more,
                         hak_claim_t *claim) {
   unsigned looks = 1u << level < n ? LOOKS : UINT_MAX;
-  for (uint32_t number = 1; looks-- && (number = find(level, band, number)) != 0; number++) {
+  for (uint32_t number = 1; looks-- && (number = hak_index_find(level, band, number)) != 0;
+       number++) {
     if (claim_in(number, n, more, claim)) return true;
-    if (1u << level >= n) publish(number); // the index promised too much
+    if (1u << level >= n) hak_index_publish(number); // the index promised too much
   }
   return false;
 }
@@ -253,18 +154,18 @@ HAK_INLINE bool find_in(unsigned level, unsigned band, unsigned n, unsigned more
 // In the bands up to the last in their order, then in the empty ones.
 static bool find_to(unsigned last, unsigned n, unsigned more, hak_claim_t *claim) {
   unsigned part = hak_high_bit(n), all = part + ((n & (n - 1)) != 0);
-  for (unsigned band = FIRST_BAND; band <= last; band++)
+  for (unsigned band = HAK_BAND_FIRST; band <= last; band++)
     if ((part != all && find_in(part, band, n, more, claim)) || find_in(all, band, n, more, claim))
       return true;
-  return find_in(EMPTY, ANY, n, more, claim);
+  return find_in(HAK_LEVEL_EMPTY, HAK_BAND_ANY, n, more, claim);
 }
 
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {
-  return find_to(SETS - 1, n, more, claim);
+  return find_to(HAK_BAND_LAST, n, more, claim);
 }
 
 bool hak_pool_find_unused(unsigned more, hak_claim_t *claim) {
-  return find_to(DRAINING_BAND - 1, 1, more, claim);
+  return find_to(HAK_BAND_DRAINING - 1, 1, more, claim);
 }
 
 // All relaxed: off by what others do meanwhile.
@@ -303,12 +204,12 @@ bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim) {
   uint32_t number = hak_superslab_acquire(fills);
   if (!number) return false;
   committed_one();
-  uint32_t bits = choose(ALL_FREE, n, more);
+  uint32_t bits = choose(HAK_ALL_FREE, n, more);
   took(number, bits, n, claim);
   claim->source = HAK_FROM_MAP;
   // Release (seq_cst for publish): base and memory are ready for other claimers.
-  hak_store_seq_cst(&hak_registry.superslabs[number].free_mask, word_claimed(ALL_FREE, bits));
-  publish(number);
+  hak_store_seq_cst(&hak_registry.superslabs[number].free_mask, word_claimed(HAK_ALL_FREE, bits));
+  hak_index_publish(number);
   return true;
 }
 
@@ -322,11 +223,11 @@ hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source) {
 
 // Takes an empty SuperSlab whole and gives it back; false if it is not empty.
 static bool evict(uint32_t number) {
-  uint64_t all = ALL_FREE;
+  uint64_t all = HAK_ALL_FREE;
   if (!hak_cas_seq_cst(&hak_registry.superslabs[number].free_mask, &all, (uint64_t)0)) return false;
   hak_fetch_sub_relaxed(&empty_count, 1);
   hak_fetch_add_relaxed(&hak_pool_counts.evict, 1);
-  publish(number);
+  hak_index_publish(number);
   hak_superslab_decommit(number);
   hak_store_relaxed(&evicted_at, hak_os_clock_ms());
   return true;
@@ -335,7 +236,7 @@ static bool evict(uint32_t number) {
 // Counts what a release did to a SuperSlab; how many are empty now if it is, else 0.
 static uint32_t count_release(uint64_t old, uint64_t now) {
   if ((now & ~old) & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_pool_counts.draining, 1);
-  if ((uint32_t)now != ALL_FREE) return 0;
+  if ((uint32_t)now != HAK_ALL_FREE) return 0;
   if (old & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_pool_counts.drained, 1);
   hak_fetch_add_relaxed(&hak_pool_counts.empty, 1);
   return hak_fetch_add_relaxed(&empty_count, 1) + 1;
@@ -366,12 +267,12 @@ static uint32_t purge(uint32_t number, uint32_t which) {
   uint32_t bits;
   if (hak_load_relaxed(&superslab->huge) == HAK_HUGE_ADVISED) {
     // Relaxed, like all of dirty: a bit too many costs a call.
-    atomic_fetch_or_explicit(&superslab->dirty, ALL_FREE, memory_order_relaxed);
+    atomic_fetch_or_explicit(&superslab->dirty, HAK_ALL_FREE, memory_order_relaxed);
     hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
   }
   do {
     bits = (uint32_t)word & which & hak_load_relaxed(&superslab->dirty);
-    if (!bits || (uint32_t)word == ALL_FREE) return 0;
+    if (!bits || (uint32_t)word == HAK_ALL_FREE) return 0;
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
   hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false); // or all of it would stay
@@ -392,7 +293,7 @@ static uint32_t purge(uint32_t number, uint32_t which) {
 static bool purge_now(uint64_t old, uint64_t now) {
   if (!(now & HAK_SUPERSLAB_DRAINING) || !hak_option(PURGE)) return false;
   if ((old & HAK_SUPERSLAB_DRAINING) &&
-      hak_high_bit(used_slabs((uint32_t)old)) == hak_high_bit(used_slabs((uint32_t)now)))
+      hak_high_bit(hak_used_slabs((uint32_t)old)) == hak_high_bit(hak_used_slabs((uint32_t)now)))
     return false;
   uint64_t ms = hak_os_clock_ms();
   if (hak_regret_pauses(&drain_regret, ms) && !hak_mapped_near_limit()) return false;
@@ -404,7 +305,7 @@ static bool purge_now(uint64_t old, uint64_t now) {
 static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t *now) {
   *now = release(number, bits, old);
   uint32_t empties = count_release(*old, *now);
-  if (sets_of(*old) != sets_of(*now)) publish(number);
+  hak_index_change(number, *old, *now);
   return empties;
 }
 
@@ -421,7 +322,7 @@ static void purge_hot(uint32_t number) {
   uint64_t ms = hak_os_clock_ms();
   if (hak_regret_pauses(&hot_regret, ms)) return;
   hak_regret_done(&hot_regret, ms);
-  purge_and_release(number, ALL_FREE);
+  purge_and_release(number, HAK_ALL_FREE);
 }
 
 // A SuperSlab in use got slabs back. Relaxed: at worst one is not purged, or twice.
@@ -440,11 +341,12 @@ static void wait_for_purge(uint32_t number) {
 static void split_unused(void) {
   if (hak_option(PURGE) < 2) return;
   unsigned looks = LOOKS;
-  for (uint32_t number = 1; looks-- && (number = find(EMPTY - 1, FIRST_BAND + 3, number)) != 0;
+  for (uint32_t number = 1;
+       looks-- && (number = hak_index_find(HAK_LEVEL_EMPTY - 1, HAK_BAND_FIRST + 3, number)) != 0;
        number++) {
     hak_superslab_t *superslab = &hak_registry.superslabs[number];
     if (hak_load_relaxed(&superslab->huge) != HAK_HUGE_ADVISED ||
-        used_slabs((uint32_t)hak_load_relaxed(&superslab->free_mask)) > DRAINING_SLABS)
+        hak_used_slabs((uint32_t)hak_load_relaxed(&superslab->free_mask)) > DRAINING_SLABS)
       continue;
     purge_hot(number);
     return;
@@ -454,7 +356,7 @@ static void split_unused(void) {
 static hak_released_t release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
-  if (purge_now(old, now) && (bits = purge(number, ALL_FREE)) != 0)
+  if (purge_now(old, now) && (bits = purge(number, HAK_ALL_FREE)) != 0)
     empties = give_up(number, bits, &old, &now);
   if (empties == 0) {
     wait_for_purge(number);
@@ -486,14 +388,15 @@ void hak_pool_release_all(hak_parcel_t *parcel) {
 unsigned hak_pool_purge(void) {
   unsigned count = 0;
   for (uint32_t number = 1, superslabs = hak_superslab_count(); number < superslabs; number++)
-    count += hak_count_bits(purge_and_release(number, ALL_FREE));
+    count += hak_count_bits(purge_and_release(number, HAK_ALL_FREE));
   return count;
 }
 
 unsigned hak_pool_trim(unsigned keep) {
   unsigned count = 0;
-  for (uint32_t number = 1;
-       hak_load_relaxed(&empty_count) > keep && (number = find(EMPTY, ANY, number)) != 0; number++)
+  for (uint32_t number = 1; hak_load_relaxed(&empty_count) > keep &&
+                            (number = hak_index_find(HAK_LEVEL_EMPTY, HAK_BAND_ANY, number)) != 0;
+       number++)
     count += evict(number);
   return count;
 }
@@ -515,7 +418,7 @@ static bool purge_idle(uint32_t number) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   uint64_t word = hak_load_relaxed(&superslab->free_mask);
   uint32_t recent = hak_load_relaxed(&superslab->recent);
-  if ((uint32_t)word == ALL_FREE) return false; // trimmed whole
+  if ((uint32_t)word == HAK_ALL_FREE) return false; // trimmed whole
   if (recent) hak_store_relaxed(&superslab->recent, 0u);
   uint32_t idle = (uint32_t)word & ~recent;
   if (hak_load_relaxed(&superslab->huge) != HAK_HUGE_ADVISED)
@@ -552,14 +455,6 @@ bool hak_pool_tend(void) {
   return begins;
 }
 
-void hak_pool_add_cold(uint32_t number) { set_bit(COLD, number); }
-
-uint32_t hak_pool_take_cold(void) {
-  for (uint32_t number = 1; (number = find(COLD, ANY, number)) != 0; number++)
-    if (clear_bit(COLD, number)) return number;
-  return 0;
-}
-
 void hak_pool_rebuild(void) {
   uint32_t count = hak_superslab_count(), empties = 0;
   for (uint32_t number = 1; number < count; number++) {
@@ -570,15 +465,11 @@ void hak_pool_rebuild(void) {
     hak_store_relaxed(&superslab->committed, 0u);
     hak_store_relaxed(&superslab->waits, 0u);
     uint64_t word = hak_load_relaxed(&superslab->free_mask);
-    if ((uint32_t)word) clear_bit(COLD, number);
-    publish(number);
-    empties += word == ALL_FREE;
+    if ((uint32_t)word) hak_index_leave_cold(number);
+    hak_index_publish(number);
+    empties += word == HAK_ALL_FREE;
   }
-  // The summary may be torn as well (fork copies pages one after the other).
-  for (uint32_t group = 0; group <= count / 64; group++)
-    for (unsigned k = 0; k < SETS; k++)
-      if (hak_load_relaxed(&groups[group].set[k]))
-        hak_fetch_or_seq_cst(&summary[group / 64].set[k], UINT64_C(1) << (group % 64));
+  hak_index_rebuild();
   hak_store_relaxed(&empty_count, empties);
   for (unsigned i = 0; i < WAITING; i++) hak_store_relaxed(&waiting[i], 0u);
 }

@@ -1,10 +1,9 @@
 // shared_pool.h: the process-wide source of slabs: lock-free claims on the
-// SuperSlabs' free masks, and the index that finds a SuperSlab worth trying
-// without looking at full ones.
+// SuperSlabs' free masks. pool_index.h finds a SuperSlab worth trying without looking
+// at full ones.
 //
 // The free mask is the truth (protocol P1): a set bit is a free slab, and the
-// thread whose compare-and-swap clears it owns the slab. The index is a hint
-// kept right by re-reading the mask after every update (protocol P2).
+// thread whose compare-and-swap clears it owns the slab.
 // Tests: test/unit/test_shared_pool.c, test/model/pool.pml.
 
 #ifndef HAK_SUPERSLAB_SHARED_POOL_H
@@ -77,7 +76,8 @@ unsigned hak_pool_kept(void);
 // that nobody needed for as long. For whoever is at work. True when the second begins.
 bool hak_pool_tend(void);
 
-// SuperSlabs without memory, by number (superslab.c). take gives 0 if there is none.
+// SuperSlabs without memory, by number (superslab.c; they are a set of the index). take
+// gives 0 if there is none.
 void hak_pool_add_cold(uint32_t number);
 uint32_t hak_pool_take_cold(void);
 

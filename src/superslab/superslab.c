@@ -17,9 +17,7 @@ static uint32_t max_numbers; // numbers below may be used
 #define GAPS_END (2u * 8192)
 static _Atomic bool gaps_filled;
 
-static _Atomic uint32_t next_number;       // first number never used
-static _Atomic uint32_t committed_numbers; // numbers below have descriptors
-static uint32_t commit_step;               // numbers per commit of descriptors
+static uint32_t commit_step; // numbers per commit of descriptors
 
 #define RANGE_SIZE_MIN ((size_t)64 << 20)
 #define NUMBERS_MIN 32u
@@ -81,14 +79,7 @@ void hak_superslab_init(void) {
   }
   if (kind != HAK_LOOKUP_TABLE) reserve_range(range);
   reserve_descriptors(numbers); // refused: no memory, every request is ENOMEM
-  hak_store_relaxed(&next_number, 1);
-}
-
-uint32_t hak_superslab_count(void) {
-  uint32_t next = hak_load_acquire(&next_number);
-  // The gap after the last number may lie beyond the descriptors.
-  uint32_t committed = HAK_SECURE ? hak_load_acquire(&committed_numbers) : next;
-  return next < committed ? next : committed;
+  hak_store_relaxed(&hak_registry.next_number, 1);
 }
 
 // Makes descriptors for at least one more number; false if refused.
@@ -109,7 +100,7 @@ static bool commit_descriptors(uint32_t first) {
   // the program by what hands the pointer over.
   while (old < limit && !hak_cas_relaxed(&hak_registry.limit, &old, limit)) {
   }
-  if (hak_cas_acq_rel(&committed_numbers, &first, last))
+  if (hak_cas_acq_rel(&hak_registry.committed_numbers, &first, last))
     hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(superslabs + slabs));
   return true;
 }
@@ -129,14 +120,15 @@ static bool fill_gaps(void) {
 }
 
 static uint32_t new_number(void) {
-  uint32_t number = hak_load_acquire(&next_number);
+  uint32_t number = hak_load_acquire(&hak_registry.next_number);
   for (;;) {
     // Acquire: pairs with the release in commit_descriptors; the memory is usable.
-    uint32_t committed = hak_load_acquire(&committed_numbers);
+    uint32_t committed = hak_load_acquire(&hak_registry.committed_numbers);
     if (number >= committed) {
       if (!commit_descriptors(committed)) return 0;
-      number = hak_load_acquire(&next_number);
-    } else if (hak_cas_acq_rel(&next_number, &number, number + 1 + gap_before(number + 2))) {
+      number = hak_load_acquire(&hak_registry.next_number);
+    } else if (hak_cas_acq_rel(&hak_registry.next_number, &number,
+                               number + 1 + gap_before(number + 2))) {
       return number;
     }
   }

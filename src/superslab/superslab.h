@@ -14,12 +14,14 @@
 #include "core/pagemap.h"
 
 // What free reads, in one cache line. Written by hak_superslab_init before a
-// second thread exists; only the limit grows.
+// second thread exists; only the limit and the numbers grow.
 typedef struct {
-  _Alignas(64) uintptr_t base; // start of the range, 0 without one
-  hak_word_t limit;            // slabs with descriptors in the range << 12
-  hak_slab_t *slabs;           // descriptors by slab index
-  hak_superslab_t *superslabs; // by number
+  _Alignas(64) uintptr_t base;        // start of the range, 0 without one
+  hak_word_t limit;                   // slabs with descriptors in the range << 12
+  hak_slab_t *slabs;                  // descriptors by slab index
+  hak_superslab_t *superslabs;        // by number
+  _Atomic uint32_t next_number;       // first number never used
+  _Atomic uint32_t committed_numbers; // numbers below have descriptors
 } hak_registry_t;
 HAK_INTERNAL extern hak_registry_t hak_registry;
 
@@ -65,7 +67,13 @@ uint32_t hak_superslab_acquire(bool fills);
 void hak_superslab_decommit(uint32_t number);
 
 // Numbers handed out so far are 1 .. hak_superslab_count() - 1.
-uint32_t hak_superslab_count(void);
+HAK_INLINE uint32_t hak_superslab_count(void) {
+  uint32_t next = hak_load_acquire(&hak_registry.next_number);
+  if (!HAK_SECURE) return next;
+  // The gap after the last number may lie beyond the descriptors.
+  uint32_t committed = hak_load_acquire(&hak_registry.committed_numbers);
+  return next < committed ? next : committed;
+}
 
 // Bytes mapped for blocks and metadata, now and at most (statistics).
 typedef struct {

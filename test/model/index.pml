@@ -9,19 +9,20 @@
 // ever: two threads and both SuperSlabs, or three threads and one, without the
 // summary word and without draining.
 //
-// Mirrors src/superslab/shared_pool.c: set_bit, clear_bit, publish, sets_of, and
-// the calls in claim_in, hak_pool_find, evict and hak_pool_release. Nobody waits for the
-// index here: claims try any SuperSlab, as after a stale hint.
+// Mirrors src/superslab/pool_index.c: set_bit, clear_bit, publish, sets_of, and the calls of
+// hak_index_publish and hak_index_change in src/superslab/shared_pool.c: claim_in, find_in,
+// evict and give_up. Nobody waits for the index here: claims try any SuperSlab, as after a
+// stale hint.
 //
 // Checked: whenever nobody is at work, the index says what the masks say, so a
 // free slab is found.
 //
 // model index_two -DTHREADS=2 -DNUMBERS=2 -DSETS=3
 // broken index_two BROKEN_publish_once: publish does not look at the mask again
-// broken index_two BROKEN_publish_given: publish goes by the mask its caller left
+// broken index_two BROKEN_publish_early: publish looks at the mask again before it changes the index
 // broken index_two BROKEN_no_second_look: clear_bit does not look at the group again
 // broken index_two BROKEN_look_early: the second look comes before the clear (store buffer)
-// broken index_two BROKEN_summary_first: set_bit sets the summary before the group
+// broken index_two BROKEN_summary_first: set_bit looks at the summary before it sets the group
 // broken index_two BROKEN_clear_plain: clear_bit loads the group word and then stores it
 // model index_three -DTHREADS=3 -DNUMBERS=1 -DSETS=2
 // broken index_three BROKEN_publish_once: as above
@@ -38,12 +39,18 @@ byte busy;
 inline set_bit() {
 #if NUMBERS == 1
   group[k] = group[k] | bit_of(n)
-#elif defined(BROKEN_summary_first)
-  summary[k] = 1;
-  group[k] = group[k] | bit_of(n)
 #else
-  group[k] = group[k] | bit_of(n); // fetch_or_seq_cst(&groups[group].set[set], bit)
-  summary[k] = 1 // fetch_or_seq_cst(&summary[..].set[set], ..)
+#ifdef BROKEN_summary_first
+  old = summary[k];
+#endif
+  group[k] = group[k] | bit_of(n); // fetch_or_seq_cst(&hak_index_groups[group].set[set], bit)
+#ifndef BROKEN_summary_first
+  old = summary[k]; // load_seq_cst(&summary[..].set[set])
+#endif
+  if
+  :: old == 0 -> summary[k] = 1 // fetch_or_seq_cst(&summary[..].set[set], ..)
+  :: else
+  fi
 #endif
 }
 
@@ -55,11 +62,10 @@ inline clear_bit() {
   old = group[k];
   group[k] = old & ~bit_of(n);
 #else
-  // fetch_and_seq_cst(&groups[..].set[set], ~bit)
-  d_step { old = group[k]; group[k] = old & ~bit_of(n) };
+  group[k] = group[k] & ~bit_of(n); // fetch_and_seq_cst(&hak_index_groups[..].set[set], ~bit)
 #endif
   if
-  :: old == bit_of(n) ->
+  :: group[k] == 0 -> // load_seq_cst(&hak_index_groups[..].set[set]) == 0
 #ifdef BROKEN_look_early
     old = group[k];
     summary[k] = 0;
@@ -71,7 +77,7 @@ inline clear_bit() {
     summary[k] = 0; // fetch_and_seq_cst(&summary[..].set[set], ~..)
 #ifndef BROKEN_no_second_look
     if
-    :: group[k] -> summary[k] = 1 // if (load_seq_cst(&groups..)) fetch_or_seq_cst
+    :: group[k] -> summary[k] = 1 // if (load_seq_cst(&hak_index_groups..)) fetch_or_seq_cst
     :: else
     fi
 #endif
@@ -81,30 +87,38 @@ inline clear_bit() {
 #endif
 }
 
+// seen is the mask: as the caller left it, then as it was when the loop looked again.
 inline publish() {
   do
   ::
-#ifndef BROKEN_publish_given
-    seen = mask[n];                                    // word = load_seq_cst(free_mask)
+#ifdef BROKEN_publish_early
+    seen = mask[n];
 #endif
+    // has |= load_seq_cst(&hak_index_groups[..].set[k]) & bit, for all k
+    has = (group[0] >> n) & 1;
+    has = has | (((group[1] >> n) & 1) << 1);
+#if SETS == 3
+    has = has | (((group[2] >> n) & 1) << 2);
+#endif
+    has = has ^ sets_of(seen);                         // wrong
     k = 0;
     do
     :: k < SETS ->
-      if // has = load_seq_cst(&groups..set[k]) & bit
-      :: (group[k] & bit_of(n)) && !((sets_of(seen) >> k) & 1) -> clear_bit()
-      :: !(group[k] & bit_of(n)) && ((sets_of(seen) >> k) & 1) -> set_bit()
+      if
+      :: ((has >> k) & 1) && !((sets_of(seen) >> k) & 1) -> clear_bit()
+      :: ((has >> k) & 1) && ((sets_of(seen) >> k) & 1) -> set_bit()
       :: else
       fi;
+      has = has & ~bit_of(k);
       k++
-    :: else -> break
+    :: else -> k = 0; break
     od;
-    k = 0;
-#if defined(BROKEN_publish_once) || defined(BROKEN_publish_given)
+#if defined(BROKEN_publish_once) || defined(BROKEN_publish_early)
     break
 #else
     if
-    :: mask[n] == seen -> break // if (load_seq_cst(free_mask) == word) return
-    :: else
+    :: atomic { mask[n] == seen -> break } // if (load_seq_cst(free_mask) == word) return
+    :: atomic { else -> seen = mask[n] }   // word = now
     fi
 #endif
   od
@@ -119,7 +133,7 @@ inline after() {
 }
 
 proctype thread() {
-  byte n, k, seen, old, held;                          // held: slabs of n this thread owns
+  byte n, k, seen, old, has, held;                     // held: slabs of n this thread owns
 end:
   do
   :: held == 0 ->
