@@ -30,14 +30,13 @@ static void post(hak_slab_t *slab, hak_heap_t *mine) {
 
 // Adds a chain (tiny) or set (L2) of blocks to the slab's remote word (R1).
 // mine: this thread's heap, NULL without one; function: what the program called.
-static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
-                 const char *function) {
+HAK_INLINE void push_kind(hak_slab_t *slab, bool tiny, hak_remote_entry_t *entry, hak_heap_t *mine,
+                          const char *function) {
   uint64_t old = hak_load_relaxed(&slab->remote), now;
-  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   // Of a slab that is queued others may take care as soon as its last block is in.
   uint64_t count = 0, capacity = slab->capacity;
   unsigned run = slab->run;
-  hak_heap_t *owner = hak_slab_owner(slab);
+  hak_heap_t *owner = hak_load_relaxed(tiny ? &slab->local : &slab->holder);
   do {
     if (tiny) {
       void *top = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
@@ -63,6 +62,11 @@ static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
   if (!(old & HAK_REMOTE_QUEUED)) post(slab, mine);
   bool all = tiny ? count == capacity : (now & ~HAK_REMOTE_QUEUED) == hak_slab_all(capacity);
   if (HAK_UNLIKELY(all)) hak_relief_emptied(owner, run, mine);
+}
+
+static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
+                 const char *function) {
+  push_kind(slab, hak_slab_kind(slab) == HAK_KIND_TINY, entry, mine, function);
 }
 
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
@@ -125,7 +129,7 @@ bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
 void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
   if (HAK_LIKELY(!hak_option(POOL_MID_INUSE_DEFERRED))) {
     hak_remote_entry_t one = {.slab = slab, .mask = (uint64_t)1 << block, .count = 1};
-    push(slab, &one, heap, function);
+    push_kind(slab, false, &one, heap, function);
     return;
   }
   size_t size = hak_class_size(hak_slab_class(slab));
