@@ -174,6 +174,21 @@ static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   return slab ? hak_front_pop(slab) : NULL;
 }
 
+// A block of the run in front of its class; mask is the run's, and not 0. Lowest block first:
+// the run stays dense, and blocks from `carved` on were never used.
+HAK_INLINE void *take_l2(hak_heap_t *heap, hak_ring_t *ring, hak_slab_t *slab, uint64_t mask,
+                         bool *zeroed) {
+  unsigned i = hak_seal_pick(mask, RANDOM_BLOCKS);
+  hak_store_relaxed(&slab->mask, HAK_SECURE ? mask & ~((uint64_t)1 << i) : mask & (mask - 1));
+  slab->absent &= ~((uint64_t)1 << i);
+  hak_owner_inc(&heap->classes[HAK_TINY_CLASSES + (ring - heap->ring)].allocs);
+  if (i >= slab->carved) {
+    slab->carved = (uint16_t)(i + 1);
+    if (zeroed) *zeroed = slab->zeroed;
+  }
+  return slab->first + (size_t)i * ring->size;
+}
+
 static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
@@ -188,17 +203,7 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
     if (ring->count) return hak_front_pop_l2(ring);
     mask = hak_load_relaxed(&slab->mask);
   }
-  // Lowest block first: the run stays dense, and blocks from `carved` on were
-  // never used.
-  unsigned i = hak_seal_pick(mask, RANDOM_BLOCKS);
-  hak_store_relaxed(&slab->mask, HAK_SECURE ? mask & ~((uint64_t)1 << i) : mask & (mask - 1));
-  slab->absent &= ~((uint64_t)1 << i);
-  hak_owner_inc(&heap->classes[c].allocs);
-  if (i >= slab->carved) {
-    slab->carved = (uint16_t)(i + 1);
-    if (zeroed) *zeroed = slab->zeroed;
-  }
-  return slab->first + (size_t)i * ring->size;
+  return take_l2(heap, ring, slab, mask, zeroed);
 }
 
 static void *take_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
@@ -279,9 +284,23 @@ HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zer
   return HAK_LIKELY(next != NULL) ? hand_out(hak_front_pop(next), size) : alloc_any(size, zeroed);
 }
 
+// The ring has none, but the run in front has: in few steps.
+static void *alloc_above_tiny(size_t size, bool *zeroed) {
+  if (size + HAK_TAIL - (HAK_TINY_MAX + 1) >= HAK_L2_MAX - HAK_TINY_MAX || hak_option(GUARD) != 0)
+    return alloc_any(size, zeroed);
+  hak_heap_t *heap = hak_tls_heap;
+  unsigned c = hak_size_class_l2(size + HAK_TAIL);
+  hak_ring_t *ring = &heap->ring[c];
+  hak_slab_t *slab = heap->l2[c];
+  uint64_t mask = hak_load_relaxed(&slab->mask);
+  if (mask == 0 || ring->count != 0) return alloc_any(size, zeroed); // so it is without a heap
+  ring->missed = true;
+  return hand_out(take_l2(heap, ring, slab, mask, zeroed), size);
+}
+
 void *hak_front_alloc(size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
-  if (size > HAK_TINY_MAX - HAK_TAIL) return alloc_any(size, zeroed);
+  if (size > HAK_TINY_MAX - HAK_TAIL) return alloc_above_tiny(size, zeroed);
   hak_slab_t *front = hak_tls_heap->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
   // By I1 a front with so many live blocks has none anywhere; hak_slab_none has fewer.
   bool used_up = hak_slab_live_tiny(front) == front->capacity;

@@ -28,45 +28,69 @@ static void post(hak_slab_t *slab, hak_heap_t *mine) {
   if (!hak_load_relaxed(&owner->common) || hak_commons_due(owner)) hak_heap_service(owner);
 }
 
-// Adds a chain (tiny) or set (L2) of blocks to the slab's remote word (R1).
+// What a push leaves to be done: an inbox for a slab that was in none; relief if all blocks are
+// back (all: the slabs of the run, else 0).
+HAK_NOINLINE static void pushed(hak_slab_t *slab, bool queued, hak_heap_t *mine, hak_heap_t *owner,
+                                unsigned all) {
+  if (!queued) post(slab, mine);
+  if (all) hak_relief_emptied(owner, all, mine);
+}
+
+HAK_INLINE void count_push(hak_heap_t *mine, uint32_t blocks) {
+  if (!mine) return;
+  hak_owner_inc(&mine->stats[HAK_STAT_remote_flush]);
+  hak_owner_add(&mine->stats[HAK_STAT_free_remote], blocks);
+}
+
+// Adds a chain of blocks to the remote word of their slab (R1).
 // mine: this thread's heap, NULL without one; function: what the program called.
-HAK_INLINE void push_kind(hak_slab_t *slab, bool tiny, hak_remote_entry_t *entry, hak_heap_t *mine,
-                          const char *function) {
-  uint64_t old = hak_load_relaxed(&slab->remote), now;
+static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
+                      const char *function) {
+  uint64_t old = hak_load_relaxed(&slab->remote), now, count;
   // Of a slab that is queued others may take care as soon as its last block is in.
-  uint64_t count = 0, capacity = slab->capacity;
-  unsigned run = slab->run;
-  hak_heap_t *owner = hak_load_relaxed(tiny ? &slab->local : &slab->holder);
+  uint64_t capacity = slab->capacity;
+  hak_heap_t *owner = hak_load_relaxed(&slab->local);
   do {
-    if (tiny) {
-      void *top = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
-      if (HAK_UNLIKELY(entry->tail == top) && !twice(entry, slab, function)) return;
-      count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + entry->count;
-      hak_link_set(entry->tail, top);
-      now = (uintptr_t)entry->head | count << HAK_REMOTE_COUNT_SHIFT;
-    } else {
-      now = old | entry->mask;
-    }
+    void *top = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
+    if (HAK_UNLIKELY(entry->tail == top) && !twice(entry, slab, function)) return;
+    count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + entry->count;
+    hak_link_set(entry->tail, top);
+    now = (uintptr_t)entry->head | count << HAK_REMOTE_COUNT_SHIFT;
     // Release: pairs with the acquire in hak_slab_collect, which then sees the
     // chain's links. Seq_cst: also orders the look at the owner's state (R2).
   } while (!hak_cas_seq_cst(&slab->remote, &old, now | HAK_REMOTE_QUEUED));
-  if (mine) {
-    hak_owner_inc(&mine->stats[HAK_STAT_remote_flush]);
-    hak_owner_add(&mine->stats[HAK_STAT_free_remote], entry->count);
-  }
-  if (!tiny && (old & entry->mask))
-    hak_misuse_double_free(function,
-                           slab->start + hak_low_bit(old & entry->mask) *
-                                             hak_class_size(hak_slab_class(slab)),
-                           hak_class_size(hak_slab_class(slab)));
-  if (!(old & HAK_REMOTE_QUEUED)) post(slab, mine);
-  bool all = tiny ? count == capacity : (now & ~HAK_REMOTE_QUEUED) == hak_slab_all(capacity);
-  if (HAK_UNLIKELY(all)) hak_relief_emptied(owner, run, mine);
+  count_push(mine, entry->count);
+  bool queued = (old & HAK_REMOTE_QUEUED) != 0;
+  if (!queued || count == capacity) pushed(slab, queued, mine, owner, count == capacity);
+}
+
+// Some of the blocks of such a push had been handed over already.
+HAK_COLD static void pushed_twice(hak_slab_t *slab, uint64_t blocks, hak_heap_t *mine,
+                                  hak_heap_t *owner, unsigned all, const char *function) {
+  size_t size = hak_class_size(hak_slab_class(slab));
+  hak_misuse_double_free(function, slab->start + hak_low_bit(blocks) * size, size);
+  pushed(slab, true, mine, owner, all); // as blocks are in its remote word
+}
+
+// The same for a set of L2 blocks. No call but at the end of a way, so that nothing is saved.
+HAK_INLINE void push_l2(hak_slab_t *slab, uint64_t blocks, uint32_t count, hak_heap_t *mine,
+                        const char *function) {
+  uint64_t old = hak_load_relaxed(&slab->remote), all = hak_slab_all(slab->capacity), now;
+  unsigned run = slab->run;
+  hak_heap_t *owner = hak_load_relaxed(&slab->holder);
+  do now = old | blocks | HAK_REMOTE_QUEUED;
+  while (!hak_cas_seq_cst(&slab->remote, &old, now)); // as above
+  count_push(mine, count);
+  run = now == (all | HAK_REMOTE_QUEUED) ? run : 0;
+  if (HAK_UNLIKELY(old & blocks)) pushed_twice(slab, old & blocks, mine, owner, run, function);
+  else if (run || !(old & HAK_REMOTE_QUEUED))
+    pushed(slab, (old & HAK_REMOTE_QUEUED) != 0, mine, owner, run);
 }
 
 static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
                  const char *function) {
-  push_kind(slab, hak_slab_kind(slab) == HAK_KIND_TINY, entry, mine, function);
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) push_tiny(slab, entry, mine, function);
+  else push_l2(slab, entry->mask, entry->count, mine, function);
 }
 
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
@@ -91,34 +115,39 @@ static hak_remote_entry_t *entry_of(hak_heap_t *heap, const hak_slab_t *slab) {
   return &heap->remote_map[(index ^ index >> HAK_REMOTE_MAP_SHIFT) & (HAK_REMOTE_MAP_SIZE - 1)];
 }
 
-HAK_NOINLINE HAK_HOT static void give_entry(hak_heap_t *heap, hak_remote_entry_t *entry,
-                                            hak_slab_t *slab) {
-  if (entry->slab) flush_entry(heap, entry);
-  *entry = (hak_remote_entry_t){.slab = slab};
-}
+HAK_NOINLINE static void flush_all(hak_heap_t *heap) { hak_remote_flush(heap); }
 
-HAK_INLINE hak_remote_entry_t *entry_for(hak_heap_t *heap, hak_slab_t *slab) {
-  hak_remote_entry_t *entry = entry_of(heap, slab);
-  if (HAK_UNLIKELY(entry->slab != slab)) give_entry(heap, entry, slab);
-  return entry;
-}
-
-HAK_INLINE void added(hak_heap_t *heap, hak_remote_entry_t *entry, size_t size) {
-  entry->count++;
+HAK_INLINE void added(hak_heap_t *heap, size_t size) {
   heap->pending += (uint32_t)size;
-  if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) hak_remote_flush(heap);
+  if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) flush_all(heap);
 }
 
+// Gives an entry to another slab, with the first block of it.
+HAK_NOINLINE HAK_HOT static void begin_tiny(hak_heap_t *heap, hak_remote_entry_t *entry,
+                                            hak_slab_t *slab, void *p) {
+  if (entry->slab) flush_entry(heap, entry);
+  hak_link_set(p, NULL);
+  *entry = (hak_remote_entry_t){.slab = slab, .head = p, .tail = p, .count = 1};
+  added(heap, hak_class_size(hak_slab_class(slab)));
+}
+
+// No call but at the end of a way, so that nothing is saved.
 void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const char *function) {
-  hak_remote_entry_t *entry = entry_for(heap, slab);
+  hak_remote_entry_t *entry = entry_of(heap, slab);
+  HAK_IN_REGISTER(entry);
+  if (HAK_UNLIKELY(entry->slab != slab)) {
+    begin_tiny(heap, entry, slab, p);
+    return;
+  }
+  size_t size = hak_class_size(hak_slab_class(slab));
   if (HAK_UNLIKELY(entry->head == p)) {
-    hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
+    hak_misuse_double_free(function, p, size);
     return;
   }
   hak_link_set(p, entry->head);
   entry->head = p;
-  if (entry->count == 0) entry->tail = p;
-  added(heap, entry, hak_class_size(hak_slab_class(slab)));
+  entry->count++;
+  added(heap, size);
 }
 
 bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
@@ -126,20 +155,27 @@ bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   return entry->slab == slab && (entry->mask >> block & 1);
 }
 
-void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
-  if (HAK_LIKELY(!hak_option(POOL_MID_INUSE_DEFERRED))) {
-    hak_remote_entry_t one = {.slab = slab, .mask = (uint64_t)1 << block, .count = 1};
-    push_kind(slab, false, &one, heap, function);
-    return;
-  }
+HAK_NOINLINE static void free_l2_deferred(hak_heap_t *heap, hak_slab_t *slab, uint32_t block,
+                                          const char *function) {
   size_t size = hak_class_size(hak_slab_class(slab));
-  hak_remote_entry_t *entry = entry_for(heap, slab);
+  hak_remote_entry_t *entry = entry_of(heap, slab);
+  if (entry->slab != slab) {
+    if (entry->slab) flush_entry(heap, entry);
+    *entry = (hak_remote_entry_t){.slab = slab};
+  }
   if (HAK_UNLIKELY(entry->mask >> block & 1)) {
     hak_misuse_double_free(function, slab->start + block * size, size - HAK_TAIL);
     return;
   }
   entry->mask |= (uint64_t)1 << block;
-  added(heap, entry, size);
+  entry->count++;
+  added(heap, size);
+}
+
+void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
+  if (HAK_LIKELY(!hak_option(POOL_MID_INUSE_DEFERRED)))
+    push_l2(slab, (uint64_t)1 << block, 1, heap, function);
+  else free_l2_deferred(heap, slab, block, function);
 }
 
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {

@@ -13,7 +13,7 @@
 //
 // Mirrors src/thread/commons.c: make, claim, give, hak_commons_adopt; src/thread/orphan.c:
 // hak_orphan_leave; src/thread/heap.c: hak_heap_post, hak_heap_drain, take_back, hak_heap_give_partial,
-// hak_heap_service; src/thread/remote.c: push. The words of slabs are those of L2 runs. A slab
+// hak_heap_service; src/thread/remote.c: push_l2. The words of slabs are those of L2 runs. A slab
 // comes back with its first free block.
 //
 // Checked: owner fields of heaps and slabs are touched by the owner only; a slab is in one inbox

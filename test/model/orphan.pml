@@ -14,7 +14,7 @@
 //
 // Mirrors src/thread/orphan.c: hak_orphan_take, list_orphan, hak_orphan_leave;
 // src/thread/heap.c: hak_heap_post, hak_heap_drain, give_partial, hak_heap_service,
-// hak_heap_adopt, attach, detach; src/thread/remote.c: push. The words of slabs are those of L2 runs (masks); the
+// hak_heap_adopt, attach, detach; src/thread/remote.c: push_l2. The words of slabs are those of L2 runs (masks); the
 // tiny ones are in remote.pml. The lists are sets here; their links and tags are
 // in orphan_list.pml.
 //

@@ -12,7 +12,7 @@
 // With RUNS the slabs are L2 runs: what the owner frees or gets back may be named by hints instead
 // of bringing the run back, and a run that is PARTIAL or ACTIVE may wait among the sparse ones.
 //
-// Mirrors src/thread/relief.c: relieve, deserted, take; src/thread/remote.c: push, post;
+// Mirrors src/thread/relief.c: relieve, deserted, take; src/thread/remote.c: push_tiny, push_l2, post;
 // src/thread/heap.c: hak_heap_post, hak_heap_drain, take_back, below_mark, hak_heap_activate,
 // hak_heap_retire_replaced, hak_heap_mark_full, hak_heap_turn; src/thread/front.c: refill,
 // free_tiny, put_l2, alloc_l2; src/thread/warm.c: hak_warm_take; src/thread/ring.c: forget_oldest,

@@ -4,7 +4,7 @@
 // two freers, interleaved in every way there is. Nothing is bounded:
 // blocks are allocated, freed and collected again for ever.
 //
-// Mirrors src/thread/remote.c (hak_remote_free_tiny, hak_remote_free_l2, push),
+// Mirrors src/thread/remote.c (hak_remote_free_tiny, hak_remote_free_l2, push_tiny, push_l2),
 // src/thread/heap.c (hak_heap_post, hak_heap_drain, collected, releasable),
 // src/superslab/slab.c (hak_slab_collect), src/thread/front.c (is_free_l2). Each
 // step names its statement. What becomes of heaps whose thread has ended is in
@@ -57,7 +57,7 @@ byte busy;                                 // threads in the middle of something
 #define empty(s) ((s == 0 && where[0] == FREE && where[1] == FREE) || (s == 1 && where[2] == FREE))
 
 // --------------------------------------------------------------------------
-// thread/remote.c: push, with the chain or mask in chain_*.
+// thread/remote.c: push_tiny, push_l2, with the chain or mask in chain_*.
 
 inline post_slab() { // hak_heap_post
   d_step { top = inbox };                              // top = load_relaxed(&owner->inbox)
