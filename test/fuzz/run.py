@@ -95,6 +95,7 @@ class Slice:
     edges_known: int = 0
     corpus: int = 0
     finding: str = ""
+    unfinished: bool = False  # there was no time to read the corpus
 
     def text(self) -> str:
         share = f" ({self.edges * 100 // self.edges_known} %)" if self.edges_known else ""
@@ -140,6 +141,9 @@ def cpu_of_children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+TIMED_OUT = -1000  # no signal's number
+
+
 def run(command: list[str], environment_: dict[str, str], limit: float) -> tuple[int, str]:
     try:
         done = subprocess.run(command, env=environment_, stdin=subprocess.DEVNULL, text=True,
@@ -148,7 +152,7 @@ def run(command: list[str], environment_: dict[str, str], limit: float) -> tuple
         return done.returncode, done.stdout
     except subprocess.TimeoutExpired as expired:
         said = expired.stdout or b""
-        return -1, said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        return TIMED_OUT, said.decode("utf-8", "replace") if isinstance(said, bytes) else said
 
 
 def libfuzzer(variant: str) -> list[str]:
@@ -173,7 +177,13 @@ def fuzz_libfuzzer(one: Slice, seconds: int) -> None:
     if status == 0:
         return
     new = sorted(set(findings.iterdir()) - before)
-    one.finding = str(new[0]) if new else f"exit status {status}, no input written"
+    # INITED: libFuzzer has read the corpus. A machine that does other things may not get so far.
+    one.unfinished = status == TIMED_OUT and not new and "INITED" not in said and one.executions > 0
+    if one.unfinished:
+        print(f"UNFINISHED: {one.variant} did not get through its corpus in {seconds + 300} s")
+        return
+    ended = "no end in time" if status == TIMED_OUT else f"exit status {status}"
+    one.finding = str(new[0]) if new else f"{ended}, no input written"
     print("\n".join(line for line in said.splitlines() if "NEW " not in line and "REDUCE" not in line)
           [-6000:])
     settings = " ".join(f"{k}={v}" for k, v in one.options.items())
@@ -256,14 +266,15 @@ def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
         (fuzz_afl if variant == AFL else fuzz_libfuzzer)(one, this)
         one.seconds, one.cpu_seconds = time.monotonic() - start, cpu_of_children() - cpu
         slices.append(one)
-        if not one.finding:  # it would be the same one again
+        if not one.finding and not one.unfinished:  # it would be the same one again
             queue.append(variant)
         print(one.text(), flush=True)
         with (BUILD / "log.jsonl").open("a") as log:
             log.write(json.dumps({"time": int(time.time())} | dataclasses.asdict(one)) + "\n")
-    failed = sum(bool(one.finding) for one in slices)
+    found, failed = (sum(map(bool, of)) for of in ((o.finding for o in slices),
+                                                   (o.finding or o.unfinished for o in slices)))
     print(f"{sum(one.executions for one in slices):,} executions, {sum(o.cpu_seconds for o in slices):.0f} s of "
-          f"processor time, {max(o.edges for o in slices)} edges, {failed} findings")
+          f"processor time, {max(o.edges for o in slices)} edges, {found} findings, {failed - found} unfinished")
     print(f"{len(slices) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
