@@ -27,7 +27,12 @@ HAK_INLINE unsigned hak_size_class(size_t size) {
   return 8 + (top - 7) * 8 + (unsigned)(((size - 1) >> (top - 3)) & 7);
 }
 
-// The same less HAK_TINY_CLASSES, for HAK_TINY_MAX < size <= HAK_L2_MAX.
+// Whether HAK_TINY_MAX < size <= HAK_L2_MAX.
+HAK_INLINE bool hak_size_is_l2(size_t size) {
+  return size - (HAK_TINY_MAX + 1) < HAK_L2_MAX - HAK_TINY_MAX;
+}
+
+// The same as hak_size_class less HAK_TINY_CLASSES, for such a size.
 HAK_INLINE unsigned hak_size_class_l2(size_t size) {
   unsigned top = hak_high_bit(size - 1);
   return (unsigned)((size - 1) >> (top - 3)) + (top - HAK_TINY_MAX_SHIFT - 1) * 8;

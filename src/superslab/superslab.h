@@ -13,15 +13,16 @@
 #include "base/types.h"
 #include "core/pagemap.h"
 
-// What free reads, in one cache line. Written by hak_superslab_init before a
-// second thread exists; only the limit and the numbers grow.
+// First what free reads, in one cache line. Written by hak_superslab_init before a
+// second thread exists; only the limit, and below it the numbers, grow.
 typedef struct {
-  _Alignas(64) uintptr_t base;        // start of the range, 0 without one
-  hak_word_t limit;                   // slabs with descriptors in the range << 12
-  hak_slab_t *slabs;                  // descriptors by slab index
-  hak_superslab_t *superslabs;        // by number
-  _Atomic uint32_t next_number;       // first number never used
-  _Atomic uint32_t committed_numbers; // numbers below have descriptors
+  _Alignas(64) uintptr_t base; // start of the range, 0 without one
+  hak_word_t limit;            // slabs with descriptors in the range << 12
+  hak_slab_t *slabs;           // descriptors by slab index
+  hak_superslab_t *superslabs; // by number
+
+  _Alignas(64) _Atomic uint32_t next_number; // first number never used
+  _Atomic uint32_t committed_numbers;        // numbers below have descriptors
 } hak_registry_t;
 HAK_INTERNAL extern hak_registry_t hak_registry;
 
@@ -68,6 +69,7 @@ void hak_superslab_decommit(uint32_t number);
 
 // Numbers handed out so far are 1 .. hak_superslab_count() - 1.
 HAK_INLINE uint32_t hak_superslab_count(void) {
+  // Acquire, both: pair with the releases in new_number and commit_descriptors.
   uint32_t next = hak_load_acquire(&hak_registry.next_number);
   if (!HAK_SECURE) return next;
   // The gap after the last number may lie beyond the descriptors.

@@ -286,8 +286,7 @@ HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zer
 
 // The ring has none, but the run in front has: in few steps.
 static void *alloc_above_tiny(size_t size, bool *zeroed) {
-  if (size + HAK_TAIL - (HAK_TINY_MAX + 1) >= HAK_L2_MAX - HAK_TINY_MAX || hak_option(GUARD) != 0)
-    return alloc_any(size, zeroed);
+  if (!hak_size_is_l2(size + HAK_TAIL) || hak_option(GUARD) != 0) return alloc_any(size, zeroed);
   hak_heap_t *heap = hak_tls_heap;
   unsigned c = hak_size_class_l2(size + HAK_TAIL);
   hak_ring_t *ring = &heap->ring[c];

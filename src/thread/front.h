@@ -91,7 +91,7 @@ HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) {
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed. NULL for
 // other sizes too.
 HAK_INLINE void *hak_front_hit_l2(size_t size) {
-  if (HAK_UNLIKELY(size + HAK_TAIL - (HAK_TINY_MAX + 1) >= HAK_L2_MAX - HAK_TINY_MAX)) return NULL;
+  if (HAK_UNLIKELY(!hak_size_is_l2(size + HAK_TAIL))) return NULL;
   hak_ring_t *ring = &hak_tls_heap->ring[hak_size_class_l2(size + HAK_TAIL)];
   HAK_IN_REGISTER(ring); // or the compiler computes the address of each field anew
   if (HAK_UNLIKELY(ring->count == 0)) return NULL;

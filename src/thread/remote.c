@@ -115,19 +115,21 @@ static hak_remote_entry_t *entry_of(hak_heap_t *heap, const hak_slab_t *slab) {
   return &heap->remote_map[(index ^ index >> HAK_REMOTE_MAP_SHIFT) & (HAK_REMOTE_MAP_SIZE - 1)];
 }
 
-HAK_NOINLINE static void flush_all(hak_heap_t *heap) { hak_remote_flush(heap); }
-
 HAK_INLINE void added(hak_heap_t *heap, size_t size) {
   heap->pending += (uint32_t)size;
-  if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) flush_all(heap);
+  if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) hak_remote_flush(heap);
 }
 
-// Gives an entry to another slab, with the first block of it.
+// Gives an entry to another slab.
+HAK_INLINE void begin_entry(hak_heap_t *heap, hak_remote_entry_t *entry, hak_remote_entry_t first) {
+  if (entry->slab) flush_entry(heap, entry);
+  *entry = first;
+}
+
 HAK_NOINLINE HAK_HOT static void begin_tiny(hak_heap_t *heap, hak_remote_entry_t *entry,
                                             hak_slab_t *slab, void *p) {
-  if (entry->slab) flush_entry(heap, entry);
   hak_link_set(p, NULL);
-  *entry = (hak_remote_entry_t){.slab = slab, .head = p, .tail = p, .count = 1};
+  begin_entry(heap, entry, (hak_remote_entry_t){.slab = slab, .head = p, .tail = p, .count = 1});
   added(heap, hak_class_size(hak_slab_class(slab)));
 }
 
@@ -159,10 +161,7 @@ HAK_NOINLINE static void free_l2_deferred(hak_heap_t *heap, hak_slab_t *slab, ui
                                           const char *function) {
   size_t size = hak_class_size(hak_slab_class(slab));
   hak_remote_entry_t *entry = entry_of(heap, slab);
-  if (entry->slab != slab) {
-    if (entry->slab) flush_entry(heap, entry);
-    *entry = (hak_remote_entry_t){.slab = slab};
-  }
+  if (entry->slab != slab) begin_entry(heap, entry, (hak_remote_entry_t){.slab = slab});
   if (HAK_UNLIKELY(entry->mask >> block & 1)) {
     hak_misuse_double_free(function, slab->start + block * size, size - HAK_TAIL);
     return;

@@ -20,7 +20,7 @@ void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, cons
 // Whether this thread holds back the block of an L2 run.
 bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
 // Hands over all that this heap's thread holds back.
-void hak_remote_flush(hak_heap_t *heap);
+HAK_NOINLINE void hak_remote_flush(hak_heap_t *heap);
 // Without a map: hands over one block at once (no heap could be had).
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block);
 

@@ -271,10 +271,11 @@ def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
         print(one.text(), flush=True)
         with (BUILD / "log.jsonl").open("a") as log:
             log.write(json.dumps({"time": int(time.time())} | dataclasses.asdict(one)) + "\n")
-    found, failed = (sum(map(bool, of)) for of in ((o.finding for o in slices),
-                                                   (o.finding or o.unfinished for o in slices)))
+    found = sum(bool(one.finding) for one in slices)
+    unfinished = sum(one.unfinished for one in slices)
+    failed = found + unfinished
     print(f"{sum(one.executions for one in slices):,} executions, {sum(o.cpu_seconds for o in slices):.0f} s of "
-          f"processor time, {max(o.edges for o in slices)} edges, {found} findings, {failed - found} unfinished")
+          f"processor time, {max(o.edges for o in slices)} edges, {found} findings, {unfinished} unfinished")
     print(f"{len(slices) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
