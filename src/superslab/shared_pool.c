@@ -23,17 +23,15 @@ hak_pool_counts_t hak_pool_counts;
 static _Atomic uint32_t empty_low;   // least empty_count since hak_pool_trim_idle
 static _Atomic uint32_t empty_count; // about how many SuperSlabs are empty
 
-// How many empty SuperSlabs are kept is learnt: a SuperSlab that is committed
-// soon after one was evicted is a regret, and a few regrets in a row double the
-// limit; it falls back once none has happened for a while. A peak that is freed
-// once therefore goes back at once, and a load that swings pays for the first
-// swings only. All relaxed: they steer, nothing depends on them.
+// How many empty SuperSlabs are kept is learnt: one that is committed soon after one
+// was evicted is a regret, and would not have been had one more been kept. So each lets
+// one more stay (of many an eighth more), and half of them go once none has happened for
+// a while. A peak that is freed once therefore goes back at once, and a load that swings
+// pays for the first swings only. All relaxed: they steer, nothing depends on them.
 #define REGRET_MS 250
-#define REGRETS_PER_DOUBLING 4
 #define CALM_MS 1000
 #define KEEP_MAX 4096
-static _Atomic uint32_t keep_limit; // if above hak_pool_kept
-static _Atomic uint32_t regrets;
+static _Atomic uint32_t keep_limit;               // if above hak_pool_kept
 static _Atomic uint64_t evicted_at, regretted_at; // ms
 
 // hak_pool_tend: every TEND_MS a part of a sweep over all SuperSlabs, of which one begins
@@ -48,12 +46,16 @@ static _Atomic uint32_t sweep_next;          // number of a SuperSlab; 0: no swe
 // The pages of free slabs in SuperSlabs that drain go back as it gets emptier, but not
 // while such SuperSlabs are needed again at once (base/regret.h): pauses of CALM_MS.
 static hak_regret_t drain_regret;
+static const hak_regret_rule_t drain_rule = {
+    .soon = REGRET_MS, .few = 4, .least = CALM_MS, .most = CALM_MS};
 
 // And of HOT ones (HAKMEM_PURGE=2): one from which slabs came back waits until WAITING
 // others have done the same, for it may soon be empty.
 #define WAITING 4
 static _Atomic uint32_t waiting[WAITING], wait_next;
 static hak_regret_t hot_regret;
+static const hak_regret_rule_t hot_rule = {
+    .soon = REGRET_MS, .few = 2, .least = CALM_MS, .most = HAK_PAUSE_MAX_MS};
 
 // What becomes of the word when slabs are claimed and released. One that drains
 // and is claimed from is HOT until it has been well used again.
@@ -126,10 +128,10 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     } else if (word & HAK_SUPERSLAB_DRAINING) {
       claim->source = HAK_FROM_DRAINING;
       // What drains should not have been needed.
-      hak_regret_needed(&drain_regret, hak_os_clock_ms(), REGRET_MS, CALM_MS, CALM_MS);
+      hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
     } else if (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) {
-      hak_regret_needed(&hot_regret, hak_os_clock_ms(), REGRET_MS, CALM_MS, HAK_PAUSE_MAX_MS);
+      hak_regret_needed(&hot_regret, hak_os_clock_ms(), hot_rule);
     }
     hak_index_change(number, word, rest);
     took(number, bits, n, claim);
@@ -194,9 +196,8 @@ static void committed_one(void) {
   uint32_t keep = keep_now();
   if (keep < cap) { // for HAKMEM_LRU_SHARE
     hak_store_relaxed(&keep_limit, cap);
-  } else if (hak_fetch_add_relaxed(&regrets, 1) >= REGRETS_PER_DOUBLING) {
-    hak_store_relaxed(&regrets, 0u);
-    if (keep < KEEP_MAX) hak_store_relaxed(&keep_limit, keep * 2);
+  } else if (keep < KEEP_MAX) {
+    hak_store_relaxed(&keep_limit, keep + 1 + keep / 8);
   }
 }
 

@@ -10,8 +10,8 @@
 #define SPARSE_BLOCKS 8 // live in a tiny slab: at least half of its pages are free then
 
 // That slabs with absent pages go to the front so soon after an early trim is a regret.
-#define REGRET_MS 1000
-#define CALM_MS 4000 // the first pause
+static const hak_regret_rule_t trim_rule = {
+    .soon = 1000, .few = 2, .least = 4000, .most = HAK_PAUSE_MAX_MS};
 
 // A sweep over all classes every SWEEP_MS, in parts that are PART_MS apart. A part looks
 // at PART_LOOKS slabs and trims PART_TRIMS of them at most.
@@ -73,7 +73,7 @@ void hak_sparse_forget(hak_heap_t *heap) {
 }
 
 void hak_sparse_needed(hak_heap_t *heap) {
-  hak_regret_needed(&heap->trim_regret, hak_os_clock_ms(), REGRET_MS, CALM_MS, HAK_PAUSE_MAX_MS);
+  hak_regret_needed(&heap->trim_regret, hak_os_clock_ms(), trim_rule);
 }
 
 // ---------------------------------------------------------------------------

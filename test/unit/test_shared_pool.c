@@ -121,21 +121,35 @@ static void cache_of_every_size(void **state) {
   }
 }
 
-// A load that swings pays for the first swings only.
+// A load that swings pays for the first swings only: in the first one all but those that
+// may stay are evicted, what that was too many is known after the second.
+static void swing(unsigned superslabs) {
+  unsigned evicted = 0;
+  for (unsigned i = 0; i < 40; i++) {
+    hak_slab_t *halves[60];
+    if (i == 3) evicted = 0;
+    for (unsigned k = 0; k < 2 * superslabs; k++) halves[k] = acquire(16);
+    for (unsigned k = 0; k < 2 * superslabs; k++)
+      evicted += hak_pool_release(halves[k], 16) == HAK_RELEASED_EVICTED;
+    if (i == 0) CHECK_EQUAL(evicted, superslabs - hak_option(LRU_CAP));
+  }
+  CHECK_EQUAL(evicted, 0);
+  CHECK_EQUAL(committed(), superslabs);
+}
+
 static void a_swinging_load_is_learnt(void) {
   begin();
   hak_option(LRU_CAP) = 4;
-  unsigned evicted = 0;
-  for (unsigned swing = 0; swing < 40; swing++) {
-    hak_slab_t *halves[60];
-    if (swing == 30) evicted = 0;
-    for (unsigned i = 0; i < 60; i++) halves[i] = acquire(16);
-    for (unsigned i = 0; i < 60; i++) evicted += hak_pool_release(halves[i], 16) == HAK_RELEASED_EVICTED;
-  }
-  CHECK_EQUAL(evicted, 0);
-  CHECK_EQUAL(committed(), 30);
+  swing(30);
 }
 ISOLATED(a_swinging_load_is_learnt)
+
+static void a_small_swing_too(void) {
+  begin();
+  hak_option(LRU_CAP) = 2;
+  swing(5);
+}
+ISOLATED(a_small_swing_too)
 
 // Little in use, little kept; but a load that swings between nothing and little is learnt too.
 static void a_share_of_what_is_in_use(void) {
@@ -623,6 +637,7 @@ int main(void) {
     ISOLATED_TEST(sources_and_results),
     cmocka_unit_test(cache_of_every_size),
     ISOLATED_TEST(a_swinging_load_is_learnt),
+    ISOLATED_TEST(a_small_swing_too),
     ISOLATED_TEST(a_share_of_what_is_in_use),
     ISOLATED_TEST(idle_ones_go),
     ISOLATED_TEST(empties_are_last),

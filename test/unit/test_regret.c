@@ -1,0 +1,81 @@
+// regret.h with times of its own.
+
+#include "unit.h"
+
+#include "base/regret.h"
+
+enum { SOON = 250, FEW = 2, LEAST = 1000, MOST = 3000 };
+static const hak_regret_rule_t rule = {.soon = SOON, .few = FEW, .least = LEAST, .most = MOST};
+static const uint64_t begin = 1000000; // ms since the system started
+
+// Memory goes back and is needed `after` ms later, n times; the time after that.
+static uint64_t swings(hak_regret_t *regret, uint64_t now, unsigned n, uint64_t after) {
+  for (unsigned i = 0; i < n; i++) {
+    hak_regret_done(regret, now);
+    now += after;
+    hak_regret_needed(regret, now, rule);
+  }
+  return now;
+}
+
+// Length of the pause there is from `now` on.
+static uint64_t pause_from(hak_regret_t *regret, uint64_t now) {
+  uint64_t end = now;
+  while (hak_regret_pauses(regret, end)) end++;
+  return end - now;
+}
+
+static void a_few_make_a_pause(void **state) {
+  (void)state;
+  hak_regret_t regret = {0};
+  assert_false(hak_regret_pauses(&regret, begin));
+  uint64_t now = swings(&regret, begin, FEW - 1, SOON);
+  assert_false(hak_regret_pauses(&regret, now));
+  now = swings(&regret, now, 1, SOON);
+  assert_int_equal(pause_from(&regret, now), LEAST);
+}
+
+static void what_is_needed_late_is_none(void **state) {
+  (void)state;
+  hak_regret_t regret = {0};
+  uint64_t now = swings(&regret, begin, 10, SOON + 1);
+  assert_false(hak_regret_pauses(&regret, now));
+  hak_regret_needed(&regret, begin, rule); // a clock that lags behind another thread's
+  assert_false(hak_regret_pauses(&regret, now));
+}
+
+static void none_in_a_pause(void **state) {
+  (void)state;
+  hak_regret_t regret = {0};
+  uint64_t now = swings(&regret, begin, FEW, 0);
+  for (unsigned i = 0; i < 10; i++) hak_regret_needed(&regret, now + i, rule);
+  assert_int_equal(pause_from(&regret, now), LEAST);
+  // And the next one takes as many regrets as the first.
+  now = swings(&regret, now + LEAST, FEW - 1, 0);
+  assert_false(hak_regret_pauses(&regret, now));
+}
+
+static void pauses_grow(void **state) {
+  (void)state;
+  hak_regret_t regret = {0};
+  uint64_t now = begin;
+  const uint64_t lengths[] = {LEAST, 2 * LEAST, MOST, MOST};
+  for (unsigned i = 0; i < COUNT(lengths); i++) {
+    now = swings(&regret, now, FEW, 1);
+    assert_int_equal(pause_from(&regret, now), lengths[i]);
+    now += lengths[i];
+  }
+  // Long calm: the next is short again, however many regrets it takes.
+  now = swings(&regret, now + HAK_PAUSE_MAX_MS, FEW, 1);
+  assert_int_equal(pause_from(&regret, now), LEAST);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_few_make_a_pause),
+    cmocka_unit_test(what_is_needed_late_is_none),
+    cmocka_unit_test(none_in_a_pause),
+    cmocka_unit_test(pauses_grow),
+  };
+  return RUN(tests);
+}
