@@ -326,7 +326,7 @@ static void purge_hot(uint32_t number) {
   purge_and_release(number, HAK_ALL_FREE);
 }
 
-// A SuperSlab in use got slabs back. Relaxed: at worst one is not purged, or twice.
+// A SuperSlab in use has free slabs to purge. Relaxed: at worst one is not purged, or twice.
 static void wait_for_purge(uint32_t number) {
   if (hak_option(PURGE) < 2 || hak_load_relaxed(&hak_registry.superslabs[number].waits)) return;
   hak_store_relaxed(&hak_registry.superslabs[number].waits, 1u);
@@ -335,6 +335,12 @@ static void wait_for_purge(uint32_t number) {
   if (other == 0) return;
   hak_store_relaxed(&hak_registry.superslabs[other].waits, 0u);
   purge_hot(other);
+}
+
+void hak_pool_trimmed(const hak_slab_t *slab) {
+  uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
+  if (hak_load_relaxed(&hak_registry.superslabs[number].huge) == HAK_HUGE_ADVISED)
+    wait_for_purge(number);
 }
 
 // A SuperSlab went back, so a load shrinks: one in huge pages that has hardly been used

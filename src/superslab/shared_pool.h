@@ -67,6 +67,10 @@ unsigned hak_pool_trim(unsigned keep);
 // Give back the pages of all free slabs of SuperSlabs in use; number of slabs.
 unsigned hak_pool_purge(void);
 
+// Pages of a slab in use went back: where its SuperSlab was a huge page, the slabs in it that
+// nobody has used are resident as well, and their pages are to follow.
+void hak_pool_trimmed(const hak_slab_t *slab);
+
 // Give back as many empty SuperSlabs beyond keep as nobody needed since the last such
 // call; number of them.
 unsigned hak_pool_trim_idle(unsigned keep);

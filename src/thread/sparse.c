@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "core/options.h"
 #include "os/os.h"
+#include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
 #include "thread/ring.h"
@@ -23,7 +24,9 @@ static const hak_regret_rule_t trim_rule = {
 static bool on(void) { return !HAK_SECURE && hak_option(PURGE) >= 2; }
 
 static void trim(hak_heap_t *heap, hak_slab_t *slab, uint64_t which) {
-  hak_heap_count_stat(heap, HAK_STAT_page_trim, hak_slab_trim(slab, which));
+  uint32_t pages = hak_slab_trim(slab, which);
+  hak_heap_count_stat(heap, HAK_STAT_page_trim, pages);
+  if (pages) hak_pool_trimmed(slab);
 }
 
 static void trim_now(hak_heap_t *heap, hak_slab_t *slab) {

@@ -463,6 +463,31 @@ static void unused_huge_pages_go(void) {
 }
 ISOLATED(unused_huge_pages_go)
 
+// Nor is what nobody used of one in which a slab in use has been trimmed, when 4 others have
+// been as well (WAITING). Small pages that nobody used are not there.
+static void unused_beside_trimmed_go(void) {
+  hak_process_init();
+  hak_option(PURGE) = 2;
+  uint32_t numbers[6];
+  for (unsigned i = 0; i < COUNT(numbers); i++) {
+    hak_slab_t *run = acquire(16);
+    numbers[i] = number_of(run);
+    acquire(11);
+    CHECK_EQUAL(free_mask(numbers[i]), 0x1f);
+    hak_registry.superslabs[numbers[i]].huge = i == 1 ? HAK_HUGE_NO : HAK_HUGE_ADVISED;
+    *memory_of(numbers[i], 2) = 1; // as if the huge page were there
+  }
+  for (unsigned i = 0; i < COUNT(numbers); i++) {
+    hak_slab_t *slab = hak_slab_at((numbers[i] << HAK_SLABS_SHIFT) + 31);
+    hak_pool_trimmed(slab);
+    hak_pool_trimmed(slab); // waits already
+    CHECK_EQUAL(hak_pool_counts.purged, i < 5 ? 0 : 5);
+  }
+  CHECK(*memory_of(numbers[0], 2) == 0 && free_mask(numbers[0]) == 0x1f);
+  for (unsigned i = 1; i < COUNT(numbers); i++) CHECK_EQUAL(*memory_of(numbers[i], 2), 1);
+}
+ISOLATED(unused_beside_trimmed_go)
+
 // Near the limit of the process nothing empty is kept.
 static void short_of_memory(void) {
   begin();
@@ -651,6 +676,7 @@ int main(void) {
     ISOLATED_TEST(purge_of_all),
     ISOLATED_TEST(no_purge_in_a_load_that_swings),
     ISOLATED_TEST(unused_huge_pages_go),
+    ISOLATED_TEST(unused_beside_trimmed_go),
     ISOLATED_TEST(short_of_memory),
     ISOLATED_TEST(without_tiers_the_first),
     ISOLATED_TEST(full_ones_are_not_searched),
