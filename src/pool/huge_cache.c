@@ -31,9 +31,9 @@ static _Atomic(hak_refused_t *) refused;
 // that every change adds to; no other word is read by it.
 static _Atomic uint64_t held;
 
-// How many bytes may stay is learnt, as for empty SuperSlabs (superslab/shared_pool.c):
-// a few mappings made soon after one did not stay double it, and it falls back when half
-// of it has sufficed for a while. All relaxed: they steer, nothing depends on them.
+// How many bytes may stay is learnt, as is how many empty SuperSlabs (superslab/shared_pool.c),
+// but by doubling: a few mappings made soon after one did not stay, and it falls back when
+// half of it has sufficed for a while. All relaxed: they steer, nothing depends on them.
 // Until then none stays: what a peak leaves goes back at once.
 #define BOUND_MIN ((uint64_t)8 << 20)
 #define REGRET_MS 250

@@ -49,8 +49,8 @@ static hak_regret_t drain_regret;
 static const hak_regret_rule_t drain_rule = {
     .soon = REGRET_MS, .few = 4, .least = CALM_MS, .most = CALM_MS};
 
-// And of HOT ones (HAKMEM_PURGE=2): one from which slabs came back waits until WAITING
-// others have done the same, for it may soon be empty.
+// And of HOT ones (HAKMEM_PURGE=2): one from which slabs came back, or a huge page in which a
+// slab was trimmed, waits until WAITING others have followed, for it may soon be empty.
 #define WAITING 4
 static _Atomic uint32_t waiting[WAITING], wait_next;
 static hak_regret_t hot_regret;
@@ -338,7 +338,7 @@ static void wait_for_purge(uint32_t number) {
 }
 
 void hak_pool_trimmed(const hak_slab_t *slab) {
-  uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
+  uint32_t number = hak_superslab_number(slab);
   if (hak_load_relaxed(&hak_registry.superslabs[number].huge) == HAK_HUGE_ADVISED)
     wait_for_purge(number);
 }
@@ -377,11 +377,11 @@ static hak_released_t release_set(uint32_t number, uint32_t bits) {
 }
 
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
-  return release_set(hak_slab_index(slab) >> HAK_SLABS_SHIFT, hak_slab_bits(slab, n));
+  return release_set(hak_superslab_number(slab), hak_slab_bits(slab, n));
 }
 
 void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel) {
-  uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
+  uint32_t number = hak_superslab_number(slab);
   if (number != parcel->number) hak_pool_release_all(parcel);
   parcel->number = number;
   parcel->bits |= hak_slab_bits(slab, n);

@@ -47,7 +47,7 @@ void hak_pool_release_all(hak_parcel_t *parcel);
 
 // Whether the slab's SuperSlab drains (row S5). Relaxed: a hint for its owner.
 HAK_INLINE bool hak_pool_draining(const hak_slab_t *slab) {
-  uint32_t number = hak_slab_index(slab) >> HAK_SLABS_SHIFT;
+  uint32_t number = hak_superslab_number(slab);
   return (hak_load_relaxed(&hak_registry.superslabs[number].free_mask) & HAK_SUPERSLAB_DRAINING) !=
          0;
 }

@@ -49,6 +49,10 @@ hak_slab_t *hak_slab_lookup(const void *p);
 HAK_INLINE uint32_t hak_slab_index(const hak_slab_t *slab) {
   return (uint32_t)(slab - hak_registry.slabs);
 }
+// Of the SuperSlab that it is in.
+HAK_INLINE uint32_t hak_superslab_number(const hak_slab_t *slab) {
+  return hak_slab_index(slab) >> HAK_SLABS_SHIFT;
+}
 // The bits of n slabs from this one on in the masks of their SuperSlab.
 HAK_INLINE uint32_t hak_slab_bits(const hak_slab_t *slab, unsigned n) {
   return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);

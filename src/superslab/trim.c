@@ -111,7 +111,7 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
 static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
   const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
   uint64_t mask = hak_load_relaxed(&slab->mask) & (which | slab->absent), given = 0;
-  hak_superslab_t *superslab = &hak_registry.superslabs[hak_slab_index(slab) >> HAK_SLABS_SHIFT];
+  hak_superslab_t *superslab = &hak_registry.superslabs[hak_superslab_number(slab)];
   bool untouched = slab->zeroed && hak_load_relaxed(&superslab->huge) == HAK_HUGE_NO;
   if (untouched) mask &= ((uint64_t)1 << slab->carved) - 1;
   for (uint64_t rest = mask, run; rest != 0; rest &= ~run) {

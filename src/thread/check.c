@@ -87,7 +87,7 @@ static void check_kept(const hak_heap_t *heap) {
   for (uint32_t i = 0; i < heap->kept_count; i++) {
     hak_slab_t *head = hak_kept_head(heap->kept[i]);
     unsigned slabs = hak_kept_length(heap->kept[i]);
-    uint32_t number = hak_slab_index(head) >> HAK_SLABS_SHIFT;
+    uint32_t number = hak_superslab_number(head);
     HAK_ASSERT(!((uint32_t)hak_load_relaxed(&hak_registry.superslabs[number].free_mask) &
                  hak_slab_bits(head, slabs)));
     for (unsigned k = 0; k < slabs; k++) HAK_ASSERT(hak_slab_kind(head + k) == HAK_KIND_FREE);

@@ -16,7 +16,7 @@ static bool free_run(hak_slab_t *head) {
 
 static hak_slab_t *head_of(const void *p) { return hak_slab_lookup(p); }
 static uint32_t free_mask(const hak_slab_t *slab) {
-  return hak_registry.superslabs[hak_slab_index(slab) >> HAK_SLABS_SHIFT].free_mask;
+  return hak_registry.superslabs[hak_superslab_number(slab)].free_mask;
 }
 static void *alloc(size_t size) {
   bool zeroed;

@@ -10,7 +10,6 @@
 #include "thread/process.h"
 
 static uint32_t free_mask(uint32_t number) { return hak_registry.superslabs[number].free_mask; }
-static uint32_t number_of(const hak_slab_t *slab) { return hak_slab_index(slab) >> HAK_SLABS_SHIFT; }
 static uint64_t committed(void) { return hak_mapped.superslab_bytes >> HAK_SUPERSLAB_SHIFT; }
 // What HAKMEM_LRU_CAP says is kept, however little is in use.
 static void begin(void) {
@@ -71,10 +70,10 @@ static void sources_and_results(void) {
   CHECK_EQUAL(source, HAK_FROM_MAP);
   hak_slab_t *run = hak_pool_acquire(16, &source);
   CHECK_EQUAL(source, HAK_FROM_POOL);
-  CHECK_EQUAL(number_of(run), number_of(first));
+  CHECK_EQUAL(hak_superslab_number(run), hak_superslab_number(first));
   CHECK_EQUAL(hak_pool_release(first, 1), HAK_RELEASED);
   CHECK_EQUAL(hak_pool_release(run, 16), HAK_RELEASED_EMPTY);
-  CHECK_EQUAL(free_mask(number_of(run)), UINT32_MAX);
+  CHECK_EQUAL(free_mask(hak_superslab_number(run)), UINT32_MAX);
   run = hak_pool_acquire(5, &source);
   CHECK_EQUAL(source, HAK_FROM_REUSE);
   CHECK_EQUAL(hak_pool_release(run, 5), HAK_RELEASED_EMPTY);
@@ -198,10 +197,10 @@ static void empties_are_last(void) {
   hak_slab_t *a = acquire(16), *b = acquire(16), *c = acquire(16);
   hak_pool_release(a, 16);
   hak_pool_release(b, 16);
-  CHECK_EQUAL(free_mask(number_of(a)), UINT32_MAX);
-  CHECK(number_of(c) > number_of(a));
-  for (unsigned i = 0; i < 16; i++) CHECK_EQUAL(number_of(acquire(1)), number_of(c));
-  CHECK_EQUAL(number_of(acquire(1)), number_of(a));
+  CHECK_EQUAL(free_mask(hak_superslab_number(a)), UINT32_MAX);
+  CHECK(hak_superslab_number(c) > hak_superslab_number(a));
+  for (unsigned i = 0; i < 16; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), hak_superslab_number(c));
+  CHECK_EQUAL(hak_superslab_number(acquire(1)), hak_superslab_number(a));
 }
 ISOLATED(empties_are_last)
 
@@ -255,7 +254,7 @@ static void more_than_one(void) {
   CHECK_EQUAL(claim.more, 1u << 2 | 1u << 3 | 1u << 4); // slabs 3, 4 and 5
   for (unsigned i = 1; i < 5; i++)
     if (claim.more >> i & 1) CHECK_EQUAL(claim.slab[i].zeroed, i != 2);
-  CHECK_EQUAL(free_mask(number_of(first)), UINT32_MAX << 6);
+  CHECK_EQUAL(free_mask(hak_superslab_number(first)), UINT32_MAX << 6);
   CHECK(hak_pool_find(1, 31, &claim)); // what there is
   CHECK_EQUAL(__builtin_popcount(claim.more), 25);
   CHECK(hak_pool_find(1, 3, &claim) == false);
@@ -274,7 +273,7 @@ static bool draining(uint32_t number) {
 static uint32_t full_one(void) {
   hak_claim_t claim;
   CHECK(hak_pool_map(1, 31, true, &claim));
-  return number_of(claim.slab);
+  return hak_superslab_number(claim.slab);
 }
 static void release(uint32_t number, unsigned from, unsigned to) {
   for (unsigned i = from; i < to; i++) hak_pool_release(hak_slab_at((number << HAK_SLABS_SHIFT) + i), 1);
@@ -291,7 +290,7 @@ static void the_fullest_first(void) {
   const uint32_t order[] = {dense, middle, sparse, empty};
   const unsigned room[] = {2, 7, 20, 32};
   for (unsigned k = 0; k < 4; k++)
-    for (unsigned i = 0; i < room[k]; i++) CHECK_EQUAL(number_of(acquire(1)), order[k]);
+    for (unsigned i = 0; i < room[k]; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), order[k]);
 }
 ISOLATED(the_fullest_first)
 
@@ -309,16 +308,16 @@ static void sparse_ones_drain(void) {
   release(b, 0, 29);
   CHECK(draining(b) && hak_pool_counts.draining == 2);
   // Nothing new while a HOT one has room, then the fullest of them first.
-  for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(number_of(acquire(1)), hot);
+  for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), hot);
   hak_source_t source;
-  CHECK_EQUAL(number_of(hak_pool_acquire(1, &source)), a);
+  CHECK_EQUAL(hak_superslab_number(hak_pool_acquire(1, &source)), a);
   CHECK_EQUAL(source, HAK_FROM_DRAINING);
   CHECK(!draining(a) && hak_pool_counts.hot == 1);
   // HOT until it has been well used again.
   release(a, 0, 1);
   release(a, 24, 30);
   CHECK(!draining(a));
-  CHECK_EQUAL(number_of(hak_pool_acquire(2, &source)), a);
+  CHECK_EQUAL(hak_superslab_number(hak_pool_acquire(2, &source)), a);
   CHECK_EQUAL(source, HAK_FROM_POOL);
   // Empty: FREE, and the next life starts HOT.
   release(b, 29, 32);
@@ -344,7 +343,7 @@ static void unused_ones_do_not_stop_a_drain(void) {
   CHECK_EQUAL(claim.source, HAK_FROM_POOL);
   CHECK_EQUAL(claim.more, 0); // one was free
   for (unsigned i = 0; i < 31; i++) hak_pool_release(slabs[i], 1);
-  CHECK(draining(number_of(slabs[31])));
+  CHECK(draining(hak_superslab_number(slabs[31])));
   CHECK(!hak_pool_find_unused(3, &claim));
   hak_pool_release(slabs[31], 1);
   CHECK(hak_pool_find_unused(3, &claim));
@@ -406,7 +405,7 @@ static void draining_ones_are_purged(void) {
   release(a, 29, 32);
   CHECK_EQUAL(free_mask(a), UINT32_MAX);
   hak_slab_t *again = acquire(16);
-  CHECK(number_of(again) == a && again->zeroed == !(dirty(a) & UINT32_MAX << 16));
+  CHECK(hak_superslab_number(again) == a && again->zeroed == !(dirty(a) & UINT32_MAX << 16));
 }
 ISOLATED(draining_ones_are_purged)
 
@@ -420,7 +419,7 @@ static void purge_of_all(void) {
   CHECK_EQUAL(free_mask(a), 15u << 3);
   CHECK_EQUAL(hak_pool_purge(), 0);
   hak_slab_t *run = acquire(4);
-  CHECK(number_of(run) == a && run->zeroed && !*hak_slab_start(run));
+  CHECK(hak_superslab_number(run) == a && run->zeroed && !*hak_slab_start(run));
   for (unsigned i = 0; i < 3; i++) CHECK_EQUAL(*memory_of(a, i), 1);
 }
 ISOLATED(purge_of_all)
@@ -434,7 +433,7 @@ static void no_purge_in_a_load_that_swings(void) {
   for (unsigned swing = 0; swing < 20; swing++) {
     if (swing == 10) purged = hak_pool_counts.purged;
     release(a, 0, 30);
-    for (unsigned i = 0; i < 30; i++) CHECK_EQUAL(number_of(acquire(1)), a);
+    for (unsigned i = 0; i < 30; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
   }
   CHECK(purged > 0 && hak_pool_counts.purged == purged);
 }
@@ -449,7 +448,7 @@ static void unused_huge_pages_go(void) {
   uint32_t used = full_one(), other = full_one();
   hak_claim_t claim;
   CHECK(hak_pool_map(1, 1, true, &claim));
-  uint32_t sparse = number_of(claim.slab);
+  uint32_t sparse = hak_superslab_number(claim.slab);
   release(used, 0, 16);
   hak_registry.superslabs[sparse].huge = hak_registry.superslabs[used].huge = HAK_HUGE_ADVISED;
   *memory_of(sparse, 0) = 1;
@@ -471,7 +470,7 @@ static void unused_beside_trimmed_go(void) {
   uint32_t numbers[6];
   for (unsigned i = 0; i < COUNT(numbers); i++) {
     hak_slab_t *run = acquire(16);
-    numbers[i] = number_of(run);
+    numbers[i] = hak_superslab_number(run);
     acquire(11);
     CHECK_EQUAL(free_mask(numbers[i]), 0x1f);
     hak_registry.superslabs[numbers[i]].huge = i == 1 ? HAK_HUGE_NO : HAK_HUGE_ADVISED;
@@ -511,8 +510,8 @@ static void without_tiers_the_first(void) {
   release(a, 0, 30);
   release(b, 0, 2);
   CHECK(!draining(a) && hak_pool_counts.draining == 0);
-  for (unsigned i = 0; i < 30; i++) CHECK_EQUAL(number_of(acquire(1)), a);
-  CHECK_EQUAL(number_of(acquire(1)), b);
+  for (unsigned i = 0; i < 30; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
+  CHECK_EQUAL(hak_superslab_number(acquire(1)), b);
 }
 ISOLATED(without_tiers_the_first)
 
@@ -545,8 +544,8 @@ static void full_ones_are_not_searched(void) {
   for (unsigned i = 1; i < FULL; i++) {
     high[i] = acquire(16);
     low[i] = acquire(16);
-    CHECK_EQUAL(number_of(high[i]), i + 1);
-    CHECK_EQUAL(number_of(low[i]), i + 1);
+    CHECK_EQUAL(hak_superslab_number(high[i]), i + 1);
+    CHECK_EQUAL(hak_superslab_number(low[i]), i + 1);
   }
   // One slab, then a run of three, in the last: found behind all the full ones.
   hak_pool_release(low[FULL - 1] + 5, 1);
@@ -561,9 +560,9 @@ static void full_ones_are_not_searched(void) {
   uint64_t before = committed();
   hak_pool_release(high[FULL / 2], 16);
   // (A run of n is looked for where 2^k >= n neighbours are free.)
-  CHECK_EQUAL(number_of(acquire(8)), FULL / 2 + 1);
-  CHECK_EQUAL(number_of(acquire(4)), hak_option(TIERS) ? FULL : FULL / 2 + 1); // the fuller one
-  CHECK_EQUAL(number_of(acquire(3)), FULL / 2 + 1);
+  CHECK_EQUAL(hak_superslab_number(acquire(8)), FULL / 2 + 1);
+  CHECK_EQUAL(hak_superslab_number(acquire(4)), hak_option(TIERS) ? FULL : FULL / 2 + 1); // the fuller one
+  CHECK_EQUAL(hak_superslab_number(acquire(3)), FULL / 2 + 1);
   CHECK_EQUAL(committed(), before);
 }
 ISOLATED(full_ones_are_not_searched)
