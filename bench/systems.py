@@ -80,6 +80,8 @@ ROWS = (
         ("superslab_evict",), "idle_rss_kib"),
     Row("S10", "pointer lookup", "bench_random_mixed", "5000000 8192 42", "200000 8192 42",
         ("SS_LOOKUP_KIND=range", "SS_LOOKUP_KIND=table")),
+    Row("M1", "L2 blocks borrowed", "bench_mid_large_mt", "2 2000000 256", "2 20000 256",
+        ("L2_BORROW=4", "L2_BORROW=0"), ("l2_borrow", "slab_empty")),
     Row("M3", "L2 ring", "bench_mid_large_mt", "2 2000000 256", "2 20000 256",
         ("L2_RING_CAP=48", "L2_RING_CAP=0", "L2_RING_CAP=8", "L2_RING_CAP=16")),
     Row("M2", "L2.5 ring", "bench_mid_large_mt", "2 100000 8 --min 65536 --max 262144",

@@ -95,7 +95,7 @@ static void count(hak_stat_t stat) {
 
 // The size that a request may have been served with.
 static size_t padded(const hak_block_t *block, size_t size) {
-  bool larger = block->kind == HAK_KIND_TINY && block->slab->padded;
+  bool larger = block->kind == HAK_KIND_TINY && hak_slab_roomy(block->slab);
   return larger ? hak_class_padded(size) : size;
 }
 
@@ -176,7 +176,8 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (block->kind == HAK_KIND_L25) return hak_align_up(size, HAK_L25_GRAIN) == block->usable;
   if (alignment > HAK_MIN_BLOCK) size = hak_aligned_size(size, alignment);
   unsigned c = hak_slab_class(block->slab);
-  return hak_class_serves(c, size) || hak_class_serves(c, padded(block, size));
+  return hak_class_serves(c, size) || hak_class_serves(c, padded(block, size)) ||
+         hak_front_lent(block->slab, size);
 }
 
 // Blocks that realloc has left where they were, as half of them was still needed or

@@ -108,7 +108,9 @@ struct hak_slab {
   uint8_t offset;             // slabs back to the head of the run, 0 in the head
   bool zeroed;                // the memory was zero when the slab was acquired (owner)
   uint8_t last_kind;          // of a free slab: what it was, for messages
-  bool padded;                // tiny: a nursery's once, some blocks are larger than they need to be
+  // Some blocks are of a larger class than was asked for: tiny: a nursery's once; L2: some
+  // were borrowed (thread/front.c).
+  _Atomic bool roomy;
 
   _Alignas(64) union {
     void *free;    // tiny: LIFO list of free blocks (owner)
@@ -179,6 +181,7 @@ struct hak_ring {
   uint32_t size;     // of the class's blocks, in bytes
   uint16_t wanted;   // capacity that it has, or begins with
   bool missed;       // was found empty since it last was full
+  uint8_t borrowed;  // blocks of larger classes since the class last took a run instead
   hak_word_t allocs; // blocks handed out by way of the ring
 };
 

@@ -28,7 +28,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->next = slab->prev = 0;
   slab->absent = 0;
   slab->waits = false;
-  slab->padded = hak_load_relaxed(&heap->nursery);
+  hak_store_relaxed(&slab->roomy, tiny && hak_load_relaxed(&heap->nursery));
   slab->start = hak_slab_start(slab) + hak_class_gap(size_class, hak_slab_index(slab));
   hak_store_relaxed(&slab->remote, (uint64_t)0);
   if (tiny) {

@@ -44,6 +44,15 @@ HAK_INLINE hak_heap_t *hak_slab_owner(hak_slab_t *slab) {
 }
 void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap);
 
+// Relaxed: set before the block that is larger than asked for leaves malloc, so whoever
+// frees that one sees it; to the others it makes no difference.
+HAK_INLINE bool hak_slab_roomy(const hak_slab_t *slab) {
+  return hak_load_relaxed(&((hak_slab_t *)slab)->roomy);
+}
+HAK_INLINE void hak_slab_set_roomy(hak_slab_t *slab) {
+  if (!hak_slab_roomy(slab)) hak_store_relaxed(&slab->roomy, true); // others read the line
+}
+
 // A hint names an L2 block: slab index and number (the rest is in thread/ring.h).
 #define HAK_HINT_NUMBER_BITS 6
 _Static_assert(HAK_L2_BLOCKS_MAX <= 1 << HAK_HINT_NUMBER_BITS, "every block has a number");

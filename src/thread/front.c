@@ -17,6 +17,8 @@
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
 #define RANDOM_BLOCKS 4   // secure library: an L2 block is one of so many
 #define BATCH_MAX 128     // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
+#define FEW_RUNS 4        // a class that has more takes another rather than borrow
+#define BORROWS_MAX 64    // and so does one that has borrowed so often: docs/decisions/0033
 
 // ---------------------------------------------------------------------------
 // Refill: which slab serves a class next.
@@ -189,7 +191,30 @@ HAK_INLINE void *take_l2(hak_heap_t *heap, hak_ring_t *ring, hak_slab_t *slab, u
   return slab->first + (size_t)i * ring->size;
 }
 
-static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
+// A class without a free block borrows one of a class above before it takes another run, of
+// which a few blocks would use little: what was freed last there, else of the run in front.
+static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
+  hak_ring_t *own = &heap->ring[c - HAK_TINY_CLASSES], *ring = own + 1;
+  if (heap->warm[c].slabs > FEW_RUNS || heap->partial[c] != 0 || heap->spare[c] != 0) return NULL;
+  unsigned end = c + 1 + (unsigned)hak_option(L2_BORROW);
+  if (end > HAK_CLASSES) end = HAK_CLASSES;
+  if (own->borrowed == BORROWS_MAX) end = own->borrowed = 0; // a run is cheaper in the long run
+  for (; ++c < end; ring++) {
+    hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
+    uint64_t mask = hak_load_relaxed(&slab->mask);
+    if (ring->count != 0) slab = hak_hint_slab(ring->hint[ring->count - 1]);
+    else if (mask == 0) continue;
+    own->borrowed++;
+    own->missed = true;
+    hak_heap_count_stat(heap, HAK_STAT_l2_borrow, 1);
+    hak_slab_set_roomy(slab);
+    return ring->count != 0 ? hak_front_pop_l2(ring) : take_l2(heap, ring, slab, mask, zeroed);
+  }
+  return NULL;
+}
+
+// exact: a block of the size's own class, which is aligned as the size is.
+static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
   if (ring->count) return hak_front_pop_l2(ring);
@@ -198,6 +223,8 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool *zeroed) {
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask == 0)) {
     hak_heap_drain(heap);
+    void *borrowed = ring->count == 0 && !exact ? borrow(heap, c, zeroed) : NULL;
+    if (borrowed) return borrowed;
     if (ring->count == 0 && !(slab = refill(heap, c)) && ring->count == 0) return NULL;
     // What others freed, or what a reclaim took out of the quarantine: hints come first.
     if (ring->count) return hak_front_pop_l2(ring);
@@ -260,7 +287,7 @@ static void *hand_out(void *p, HAK_UNUSED size_t size) {
   return p;
 }
 
-HAK_NOINLINE static void *alloc_any(size_t size, bool *zeroed) {
+HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
   if (HAK_UNLIKELY(size > HAK_SIZE_MAX - HAK_TAIL)) return NULL;
   if (HAK_UNLIKELY(hak_option(GUARD) != 0)) {
     void *guarded = hak_guard_alloc(size);
@@ -272,7 +299,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool *zeroed) {
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) total = hak_nursery_takes(total);
   void *p;
   if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
-  else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, zeroed);
+  else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, exact, zeroed);
   else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, zeroed);
   else p = alloc_huge(heap, total, 1, zeroed);
   hak_heap_leave(heap);
@@ -281,44 +308,52 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool *zeroed) {
 
 HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zeroed) {
   hak_slab_t *next = hak_option(GUARD) == 0 ? hak_heap_turn(hak_tls_heap, front) : NULL;
-  return HAK_LIKELY(next != NULL) ? hand_out(hak_front_pop(next), size) : alloc_any(size, zeroed);
+  return HAK_LIKELY(next != NULL) ? hand_out(hak_front_pop(next), size)
+                                  : alloc_any(size, false, zeroed);
 }
 
-// The ring has none, but the run in front has: in few steps.
-static void *alloc_above_tiny(size_t size, bool *zeroed) {
-  if (!hak_size_is_l2(size + HAK_TAIL) || hak_option(GUARD) != 0) return alloc_any(size, zeroed);
+// The ring has none, but the run in front has, or a class above: in few steps.
+static void *alloc_above_tiny(size_t size, bool exact, bool *zeroed) {
+  if (!hak_size_is_l2(size + HAK_TAIL) || hak_option(GUARD)) return alloc_any(size, exact, zeroed);
   hak_heap_t *heap = hak_tls_heap;
   unsigned c = hak_size_class_l2(size + HAK_TAIL);
   hak_ring_t *ring = &heap->ring[c];
   hak_slab_t *slab = heap->l2[c];
   uint64_t mask = hak_load_relaxed(&slab->mask);
-  if (mask == 0 || ring->count != 0) return alloc_any(size, zeroed); // so it is without a heap
+  if (mask == 0 && ring->count == 0 && !exact && hak_load_relaxed(&heap->inbox) == 0) {
+    void *p = borrow(heap, c + HAK_TINY_CLASSES, zeroed);
+    return p ? hand_out(p, size) : alloc_any(size, true, zeroed); // so it is without a heap
+  }
+  if (mask == 0 || ring->count != 0) return alloc_any(size, exact, zeroed);
   ring->missed = true;
   return hand_out(take_l2(heap, ring, slab, mask, zeroed), size);
 }
 
 void *hak_front_alloc(size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
-  if (size > HAK_TINY_MAX - HAK_TAIL) return alloc_above_tiny(size, zeroed);
+  if (size > HAK_TINY_MAX - HAK_TAIL) return alloc_above_tiny(size, false, zeroed);
   hak_slab_t *front = hak_tls_heap->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
   // By I1 a front with so many live blocks has none anywhere; hak_slab_none has fewer.
   bool used_up = hak_slab_live_tiny(front) == front->capacity;
-  return used_up ? alloc_turned(front, size, zeroed) : alloc_any(size, zeroed);
+  return used_up ? alloc_turned(front, size, zeroed) : alloc_any(size, false, zeroed);
 }
 
-static void *alloc_unaligned(size_t size, bool *zeroed) {
+static void *alloc_unaligned(size_t size, bool exact, bool *zeroed) {
   void *p = hak_front_hit_any(size);
-  return HAK_LIKELY(p != NULL) ? p : hak_front_alloc(size, zeroed);
+  if (HAK_LIKELY(p != NULL)) return p;
+  bool tiny = size <= HAK_TINY_MAX - HAK_TAIL;
+  return tiny ? hak_front_alloc(size, zeroed) : alloc_above_tiny(size, exact, zeroed);
 }
 
 void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
-  if (alignment <= HAK_MIN_BLOCK) return alloc_unaligned(size, zeroed);
+  if (alignment <= HAK_MIN_BLOCK) return alloc_unaligned(size, false, zeroed);
   if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
   size_t total = size + HAK_TAIL;
   // Guarded blocks of such a size are aligned as well: they end where a page does.
   size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_aligned_size(total, alignment) : SIZE_MAX;
-  if (rounded <= HAK_L2_MAX) return hand_out(alloc_unaligned(rounded - HAK_TAIL, zeroed), size);
+  if (rounded <= HAK_L2_MAX)
+    return hand_out(alloc_unaligned(rounded - HAK_TAIL, true, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) hak_nursery_takes(total);

@@ -149,6 +149,13 @@ HAK_INLINE bool hak_front_free_sized(void *p, size_t size, const char *function)
   return true;
 }
 
+// Whether a block of an L2 run may have been borrowed for size bytes.
+HAK_INLINE bool hak_front_lent(const hak_slab_t *run, size_t size) {
+  if (hak_slab_kind(run) != HAK_KIND_L2 || !hak_slab_roomy(run) || !hak_size_is_l2(size))
+    return false;
+  return hak_slab_class(run) - hak_size_class(size) <= hak_option(L2_BORROW);
+}
+
 // What that leaves of tiny and L2 blocks: other threads' and those of runs.
 HAK_INLINE bool hak_front_free_sized_other(void *p, size_t size, const char *function) {
   hak_slab_t *slab;
@@ -156,7 +163,8 @@ HAK_INLINE bool hak_front_free_sized_other(void *p, size_t size, const char *fun
   hak_slab_t *head = slab - slab->offset;
   hak_kind_t kind = hak_slab_kind(head);
   bool of_class = kind == HAK_KIND_L2 || kind == HAK_KIND_TINY;
-  if (!of_class || !hak_class_serves(hak_slab_class(head), size)) return false;
+  if (!of_class || !(hak_class_serves(hak_slab_class(head), size) || hak_front_lent(head, size)))
+    return false;
   hak_front_free_other(slab, p, function);
   return true;
 }

@@ -307,6 +307,10 @@ static void size_100_for_1000(void) { sized(16, 1000, 100); }
 static void size_1025_for_1000(void) { sized(16, 1000, 1025); }
 static void size_2500_for_5000(void) { sized(16, 5000, 2500); }
 static void size_5121_for_5000(void) { sized(16, 5000, 5121); }
+static void size_3500_for_5500_borrowed(void) {
+  free(malloc(7000)); // what is borrowed then
+  sized(16, 5500, 3500);
+}
 static void size_100000_for_300000(void) { sized(16, 300000, 100000); }
 static void size_400000_for_300000(void) { sized(16, 300000, 400000); }
 static void size_6_mib_for_5_mib(void) { sized(16, 5 << 20, 6 << 20); }
@@ -409,7 +413,7 @@ static const struct {
     CASE(inside_tiny_remote), CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),
     CASE(inside_l25_far), CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
     CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
-    CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_100000_for_300000),
+    CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_3500_for_5500_borrowed), CASE(size_100000_for_300000),
     CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),
     CASE(size_129_for_100_aligned), CASE(size_max_for_100_aligned), CASE(size_max_for_5000_aligned),
     CASE(size_60000_for_5000_aligned),

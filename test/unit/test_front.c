@@ -4,6 +4,7 @@
 #include "unit.h"
 
 #include "core/options.h"
+#include "hakmem/hakmem.h"
 #include "pool/huge.h"
 #include "superslab/shared_pool.h"
 #include "thread/front.h"
@@ -273,14 +274,59 @@ static void colours_of(size_t size) {
 static void colours(void) {
   hak_option(ABORT) = 0;
   hak_option(QUIET) = 1;
+  hak_option(L2_BORROW) = 0;
   const size_t sizes[] = {320, 1024, 1536, 4608, 9216};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) colours_of(sizes[i]);
   hak_heap_check(hak_tls_heap);
 }
 ISOLATED(colours)
 
+// A class without a free block borrows from the classes above, but not without end, and not
+// from afar; requests for an alignment do not. Sized frees know.
+static void borrowed(void) {
+  enum { SIZE = 9000, LENDER = 12288, ROUNDS = 200 };
+  if (HAK_SECURE || hak_option(L2_BORROW) < 3) return;
+  void *big = hak_front_alloc(LENDER, NULL), *kept = hak_front_alloc(LENDER, NULL);
+  give(big);
+  CHECK(hak_front_alloc(SIZE, NULL) == big);
+  CHECK_EQUAL(usable(big), LENDER);
+  hak_free_sized(big, SIZE);
+  void *p = hak_front_alloc_aligned(8192, 8192, NULL);
+  CHECK_EQUAL(usable(p), 8192);
+  CHECK_EQUAL((uintptr_t)p % 8192, 0);
+  give(p);
+  p = hak_front_alloc(7500, NULL); // five classes below, and one below what is in front now
+  CHECK_EQUAL(usable(p), 8192);
+  give(p);
+  // With a run of its own the class uses that first, and borrows again when it is full.
+  uint64_t reach = hak_option(L2_BORROW);
+  hak_option(L2_BORROW) = 0;
+  give(hak_front_alloc(SIZE, NULL));
+  hak_option(L2_BORROW) = reach;
+  void *own[64];
+  unsigned n = 0;
+  for (;; n++) {
+    CHECK(n < COUNT(own) && (own[n] = hak_front_alloc(SIZE, NULL)) != NULL);
+    if (usable(own[n]) != 9216) break;
+  }
+  CHECK_EQUAL(n, hak_classes[hak_size_class(SIZE)].capacity);
+  CHECK(own[n] == big);
+  unsigned times = 0;
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    hak_free_sized(own[n], SIZE);
+    own[n] = hak_front_alloc(SIZE, NULL);
+    times += own[n] == big;
+  }
+  CHECK(times > 10 && times < ROUNDS / 2);
+  for (unsigned i = 0; i <= n; i++) give(own[i]);
+  give(kept);
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(borrowed)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(borrowed),
     ISOLATED_TEST(all_sizes),
     ISOLATED_TEST(colours),
     ISOLATED_TEST(all_alignments),
