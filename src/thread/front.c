@@ -191,11 +191,12 @@ HAK_INLINE void *take_l2(hak_heap_t *heap, hak_ring_t *ring, hak_slab_t *slab, u
   return slab->first + (size_t)i * ring->size;
 }
 
-// A class without a free block borrows one of a class above before it takes another run, of
-// which a few blocks would use little: what was freed last there, else of the run in front.
+// A class without a free block borrows one of a class above before it takes another run: what was
+// freed last there, else of the run in front. One never used is no gain unless it saves a first run.
 static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
   hak_ring_t *own = &heap->ring[c - HAK_TINY_CLASSES], *ring = own + 1;
-  if (heap->warm[c].slabs > FEW_RUNS || heap->partial[c] != 0 || heap->spare[c] != 0) return NULL;
+  uint32_t runs = heap->warm[c].slabs;
+  if (runs > FEW_RUNS || heap->partial[c] != 0 || heap->spare[c] != 0) return NULL;
   unsigned end = c + 1 + (unsigned)hak_option(L2_BORROW);
   if (end > HAK_CLASSES) end = HAK_CLASSES;
   if (own->borrowed == BORROWS_MAX) end = own->borrowed = 0; // a run is cheaper in the long run
@@ -203,7 +204,7 @@ static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
     hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
     uint64_t mask = hak_load_relaxed(&slab->mask);
     if (ring->count != 0) slab = hak_hint_slab(ring->hint[ring->count - 1]);
-    else if (mask == 0) continue;
+    else if (mask == 0 || (runs != 0 && hak_low_bit(mask) >= slab->carved)) continue;
     own->borrowed++;
     own->missed = true;
     hak_heap_count_stat(heap, HAK_STAT_l2_borrow, 1);
@@ -308,8 +309,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
 
 HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zeroed) {
   hak_slab_t *next = hak_option(GUARD) == 0 ? hak_heap_turn(hak_tls_heap, front) : NULL;
-  return HAK_LIKELY(next != NULL) ? hand_out(hak_front_pop(next), size)
-                                  : alloc_any(size, false, zeroed);
+  return HAK_LIKELY(next) ? hand_out(hak_front_pop(next), size) : alloc_any(size, false, zeroed);
 }
 
 // The ring has none, but the run in front has, or a class above: in few steps.
@@ -341,8 +341,8 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
 static void *alloc_unaligned(size_t size, bool exact, bool *zeroed) {
   void *p = hak_front_hit_any(size);
   if (HAK_LIKELY(p != NULL)) return p;
-  bool tiny = size <= HAK_TINY_MAX - HAK_TAIL;
-  return tiny ? hak_front_alloc(size, zeroed) : alloc_above_tiny(size, exact, zeroed);
+  return exact && size > HAK_TINY_MAX - HAK_TAIL ? alloc_above_tiny(size, true, zeroed)
+                                                 : hak_front_alloc(size, zeroed);
 }
 
 void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
