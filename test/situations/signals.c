@@ -89,8 +89,9 @@ static void handler_writes_a_block(size_t a, size_t b) {
   free((void *)(uintptr_t)written_by_handler);
 }
 
-static void *allocate_in_thread(void *size) {
-  for (int i = 0; i < 4000; i++) {
+enum { SIGNALS = 1000 };
+static void *allocate_until_signalled(void *size) {
+  while (arrived < SIGNALS) {
     char *p = malloc(AS_NUMBER(size));
     CHECK(p);
     p[0] = 1;
@@ -101,10 +102,9 @@ static void *allocate_in_thread(void *size) {
 static void every_thread_signalled(size_t threads, size_t size) {
   pthread_t thread[8];
   handle(SIGUSR1, count, 0);
-  for (size_t i = 0; i < threads; i++) thread[i] = start(allocate_in_thread, AS_ARGUMENT(size));
-  for (size_t i = 0; i < 2000; i++) pthread_kill(thread[i % threads], SIGUSR1);
+  for (size_t i = 0; i < threads; i++) thread[i] = start(allocate_until_signalled, AS_ARGUMENT(size));
+  for (size_t i = 0; arrived < SIGNALS; i++) pthread_kill(thread[i % threads], SIGUSR1);
   for (size_t i = 0; i < threads; i++) join(thread[i]);
-  CHECK(arrived > 0);
 }
 
 // ---------------------------------------------------------------------------
