@@ -95,6 +95,8 @@ ROWS = (
         ("huge_alloc", "huge_reuse", "huge_evict")),
     Row("M7", "huge blocks grow", "case_realloc", "65536 4 10 10", "4096 2 10 10", ("",),
         ("huge_alloc", "realloc_remap", "realloc_copy")),
+    Row("M7", "huge pages for arrays", "case_arrays", "40 4 8 64", "8 4 8 16", ("THP=auto", "THP=never"),
+        ("huge_alloc", "huge_reuse", "huge_fill")),
     Row("X1", "free pipeline", "larson", "1 8 1000 5000 100 4141 4", "1 8 1000 1000 10 4141 4",
         ("REMOTE_PENDING=64K", "REMOTE_PENDING=0"), ("free_remote", "remote_flush", "remote_collect", "slab_empty")),
     Row("X1", "slabs whose blocks others free", "case_producer", "4 3000000", "4 200000", ("COMMONS=1", "COMMONS=0"),
