@@ -23,9 +23,14 @@
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+
+#define FILLED_SAMPLES 16
 
 size_t hak_os_page_size = 4096;
 
@@ -146,6 +151,39 @@ void hak_os_populate(void *p, size_t size) {
 void hak_os_huge_pages(void *p, size_t size, bool on) {
   KEEP_ERRNO;
   hak_kernel_madvise(p, size, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+// Reading an untouched page is a fault, and maps no memory but the shared page of zeros. Told by
+// counts, as mincore is not allowed in many sandboxes (systemd's @system-service ends a
+// process for it), and a load could fault for good.
+static bool readable(const void *p, size_t size) {
+  return hak_kernel_madvise((void *)p, size, MADV_POPULATE_READ) == 0;
+}
+
+static long faults(void) {
+  struct rusage of_thread = {0};
+  return getrusage(RUSAGE_THREAD, &of_thread) == 0 ? of_thread.ru_minflt : 0;
+}
+
+bool hak_os_filled(const void *p, size_t size) {
+  KEEP_ERRNO;
+  if (size < hak_os_page_size) return false;
+  char *fresh = map_at(NULL, hak_os_page_size, PROT_READ, 0);
+  if (!fresh) return false;
+  // Simulated kernels count none: there nobody knows.
+  long before = faults();
+  bool filled = readable(fresh, hak_os_page_size);
+  long counted = faults();
+  filled = filled && counted > before;
+  hak_kernel_munmap(fresh, hak_os_page_size);
+  uint64_t at = (uintptr_t)p ^ size; // pseudo-random, so at no stride that a program may have
+  for (unsigned i = 0; filled && i < FILLED_SAMPLES; i++) {
+    at = at * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX
+    size_t page = (size_t)(size / hak_os_page_size * (at >> 32) >> 32);
+    filled = readable((const char *)p + page * hak_os_page_size, hak_os_page_size) &&
+             faults() == counted;
+  }
+  return filled;
 }
 
 bool hak_os_resize(void *p, size_t old_size, size_t new_size) {

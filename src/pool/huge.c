@@ -1,6 +1,7 @@
 #include "pool/huge.h"
 
 #include "base/bits.h"
+#include "core/options.h"
 #include "os/os.h"
 #include "pool/huge_cache.h"
 #include "superslab/superslab.h"
@@ -8,7 +9,15 @@
 #define UNIT_SHIFT 12 // pagemap entries count 4 KiB
 #define WASTE_PART 8  // a kept mapping may be longer than the block by one in so many
 
-static _Atomic uint64_t count; // statistics only
+static _Atomic uint64_t count, advised; // statistics only
+
+// Huge pages for blocks that will be used in full, which is learnt from one that has none: of a
+// block that has them every page is resident. All relaxed: they steer, nothing is read by
+// them. If the sample is gone by now, or another's, its pages tell as much or nothing.
+#define FULL_MIN ((size_t)4 << 20) // below it there is not much to be won
+#define TRUST 8                    // so many times the sample's bytes get them, then comes another
+static _Atomic(void *) sample;
+static _Atomic int64_t trusted; // bytes
 
 static uint64_t entry_for(size_t size) {
   return (uint64_t)(size >> UNIT_SHIFT) << 2 | HAK_PAGEMAP_HUGE;
@@ -45,11 +54,41 @@ static void *fit(void *p, size_t have, size_t *total) {
   return target;
 }
 
-static void *map(size_t total, size_t alignment) {
+static bool may_have_huge_pages(size_t total) {
+  uint64_t in_use = hak_load_relaxed(&hak_mapped.huge_bytes) +
+                    hak_load_relaxed(&hak_mapped.superslab_bytes) + total;
+  return hak_option(THP) == HAK_THP_AUTO && total >= FULL_MIN && in_use >= HAK_THP_MIN_BYTES;
+}
+
+static void learn_from(const void *p, size_t size) {
+  hak_store_relaxed(&sample, NULL);
+  hak_store_relaxed(&trusted, hak_os_filled(p, size) ? (int64_t)size * TRUST : 0);
+}
+
+static bool will_fill(size_t total) {
+  const void *p = hak_load_relaxed(&sample);
+  if (p && hak_load_relaxed(&trusted) < (int64_t)total) learn_from(p, hak_huge_usable(p));
+  if (hak_load_relaxed(&trusted) < (int64_t)total) return false;
+  hak_fetch_sub_relaxed(&trusted, (int64_t)total);
+  return true;
+}
+
+static void advise(void *p, size_t total) {
+  hak_os_huge_pages(p, total, true);
+  hak_fetch_add_relaxed(&advised, 1);
+}
+
+static void *map(size_t total, size_t alignment, bool plain) {
   void *p = hak_os_map(total, alignment);
-  if (!p || hak_pagemap_prepare(p)) return p;
-  hak_huge_cache_unmap(p, total);
-  return NULL;
+  if (!p) return NULL;
+  if (!hak_pagemap_prepare(p)) {
+    hak_huge_cache_unmap(p, total);
+    return NULL;
+  }
+  if (!plain) return p;
+  if (may_have_huge_pages(total) && will_fill(total)) advise(p, total);
+  else if (total >= FULL_MIN) hak_store_relaxed(&sample, p);
+  return p;
 }
 
 static void *reuse(size_t *total) {
@@ -60,9 +99,11 @@ static void *reuse(size_t *total) {
 
 void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   size_t total = hak_align_up(size ? size : 1, hak_os_page_size);
+  // Large arrays of zeros are often used sparsely; who asks for pages may handle them one by one.
+  bool plain = !zero && alignment < hak_os_page_size;
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
   void *p = zero || alignment > HAK_SUPERSLAB_SIZE ? NULL : reuse(&total);
-  if (!p) p = map(total, alignment);
+  if (!p) p = map(total, alignment, plain);
   if (!p) return NULL;
   hak_pagemap_set(p, entry_for(total));
   hak_fetch_add_relaxed(&count, 1);
@@ -78,6 +119,7 @@ bool hak_huge_free(void *p) {
   if (!total || !hak_pagemap_take(p, entry)) return false;
   hak_fetch_sub_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
+  if (p == hak_load_relaxed(&sample)) learn_from(p, total);
   if (!hak_huge_cache_put(p, total)) hak_huge_cache_unmap(p, total);
   return true;
 }
@@ -94,6 +136,8 @@ void *hak_huge_resize(void *p, size_t size) {
     if (grown > total) total = grown;
   }
   if (total == old_total) return p;
+  // What grows tells for itself.
+  bool full = total > old_total && may_have_huge_pages(total) && hak_os_filled(p, old_total);
   void *target = p;
   if (!hak_os_resize(p, old_total, total)) {
     if (total < old_total) return p;
@@ -105,6 +149,8 @@ void *hak_huge_resize(void *p, size_t size) {
       return NULL;
     }
   }
+  // All of it: a mapping of two kinds could not be moved in one call.
+  if (full) advise(target, total);
   hak_pagemap_set(target, entry_for(total));
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total - (int64_t)old_total);
   return target;
@@ -127,3 +173,4 @@ void *hak_huge_around(const void *p) {
 }
 
 uint64_t hak_huge_count(void) { return hak_load_relaxed(&count); }
+uint64_t hak_huge_advised(void) { return hak_load_relaxed(&advised); }

@@ -23,7 +23,8 @@ void *hak_huge_resize(void *p, size_t size);
 // Start of the huge block that p points into; NULL if none. Slow, for messages.
 void *hak_huge_around(const void *p);
 
-// Blocks alive, for statistics.
+// Blocks alive, and times one was advised to be huge pages, for statistics.
 uint64_t hak_huge_count(void);
+uint64_t hak_huge_advised(void);
 
 #endif

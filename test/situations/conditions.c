@@ -168,6 +168,8 @@ static const struct {
     {"madvise_einval", refuse, SYS_madvise, EINVAL, true},
     {"madvise_enomem", refuse, SYS_madvise, ENOMEM, true},
     {"populate_einval", refuse, SYS_madvise, EINVAL | ONLY(23), true},
+    {"populate_read_einval", refuse, SYS_madvise, EINVAL | ONLY(22), true},
+    {"getrusage_enosys", refuse, SYS_getrusage, ENOSYS, true},
     {"populate_enomem", refuse, SYS_madvise, ENOMEM | ONLY(23), true},
     {"dontneed_einval", refuse, SYS_madvise, EINVAL | ONLY(4), true},
     {"dontneed_eagain", refuse, SYS_madvise, EAGAIN | ONLY(4), true},

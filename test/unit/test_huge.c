@@ -1,10 +1,12 @@
 // huge.h: a mapping per block.
 
+#define _GNU_SOURCE
 #include "unit.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "pool/huge.h"
@@ -12,7 +14,9 @@
 #include "superslab/superslab.h"
 #include "thread/process.h"
 
-static size_t pages(size_t n) { return (n + hak_os_page_size - 1) / hak_os_page_size * hak_os_page_size; }
+static size_t pages(size_t n) {
+  return (n + hak_os_page_size - 1) / hak_os_page_size * hak_os_page_size;
+}
 
 static void alignments(void) {
   hak_process_init();
@@ -22,7 +26,8 @@ static void alignments(void) {
     const size_t sizes[] = {0, 1, 5000, MIB + 1, 3 * MIB, 5 * MIB + 4097};
     for (unsigned i = 0; i < COUNT(sizes); i++) {
       size_t mapped = status_kib("VmSize:");
-      char *p = hak_huge_alloc(sizes[i], alignment, true), *q = hak_huge_alloc(sizes[i], alignment, true);
+      char *p = hak_huge_alloc(sizes[i], alignment, true),
+           *q = hak_huge_alloc(sizes[i], alignment, true);
       CHECK(p && q && p != q);
       CHECK(((uintptr_t)p & (alignment - 1)) == 0 && ((uintptr_t)p & (2 * MIB - 1)) == 0);
       size_t usable = hak_huge_usable(p);
@@ -69,8 +74,10 @@ static void mappings_are_given_back(void) {
   enum { N = 100 };
   void *blocks[N];
   size_t before = mapping_count();
-  for (unsigned i = 0; i < N; i++) CHECK((blocks[i] = hak_huge_alloc(2 * MIB + i * 4096, 1, true)) != NULL);
-  CHECK(mapping_count() <= before + N + 1); // 1: one that was there may have been one with its neighbour
+  for (unsigned i = 0; i < N; i++)
+    CHECK((blocks[i] = hak_huge_alloc(2 * MIB + i * 4096, 1, true)) != NULL);
+  CHECK(mapping_count() <=
+        before + N + 1); // 1: one that was there may have been one with its neighbour
   for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(blocks[i]));
   hak_huge_cache_trim(0);
   CHECK(mapping_count() <= before + 1);
@@ -144,6 +151,117 @@ static void growth_never_holds_both(void) {
 }
 ISOLATED(growth_never_holds_both)
 
+enum { DENSE = 4096, SPARSE = 65536 }; // strides
+
+static void touch(char *p, size_t size, size_t stride) {
+  for (size_t at = 0; at < size; at += stride) p[at] = 1;
+}
+
+static char *touched(size_t size, size_t stride, bool zero) {
+  char *p = hak_huge_alloc(size, 1, zero);
+  CHECK(p != NULL);
+  touch(p, size, stride);
+  return p;
+}
+
+// Does this kernel say which pages are in use? One that emulates another does not.
+static bool told(void) {
+  struct rusage before, after;
+  char *p = hak_os_map(hak_os_page_size, 1);
+  CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
+  bool read = madvise(p, hak_os_page_size, 22 /* MADV_POPULATE_READ */) == 0;
+  CHECK(getrusage(RUSAGE_THREAD, &after) == 0);
+  CHECK(hak_os_unmap(p, hak_os_page_size));
+  return read && after.ru_minflt > before.ru_minflt;
+}
+
+static void what_is_in_use(void) {
+  hak_os_init();
+  const size_t page = hak_os_page_size, size = 8 * MIB;
+  char *p = hak_os_map(size, 1);
+  CHECK(p != NULL);
+  hak_os_huge_pages(p, size, false);
+  errno = 77;
+  CHECK(!hak_os_filled(p, size));
+  touch(p, size / 2, DENSE);
+  CHECK(!hak_os_filled(p, size));
+  const size_t rss = status_kib("VmRSS:");
+  unsigned seen = 0; // pages that the two calls before looked at
+  for (size_t at = size / 2; at < size; at += page) seen += hak_os_filled(p + at, page);
+  CHECK(seen <= 2);
+  if (!SANITIZED) CHECK(status_kib("VmRSS:") < rss + 256); // to look takes no memory
+  touch(p, size, DENSE);
+  CHECK_EQUAL(hak_os_filled(p, size), told());
+  CHECK_EQUAL(hak_os_filled(p, page), told());
+  CHECK(!hak_os_filled(p, page - 1) && !hak_os_filled(p, 0));
+  CHECK(mprotect(p + size / 2, size / 2, PROT_NONE) == 0);
+  CHECK(!hak_os_filled(p, size));
+  CHECK(hak_os_unmap(p, size));
+  CHECK(!hak_os_filled(p, size));
+  CHECK_EQUAL(errno, 77);
+}
+ISOLATED(what_is_in_use)
+
+// Blocks get huge pages after one without them that was in use throughout.
+static void huge_pages_for_what_fills(void) {
+  hak_process_init();
+  if (!told()) return;
+  hak_option(HUGE_CACHE) = 0;
+  const size_t page = hak_os_page_size, size = 40 * MIB;
+  char *p[24];
+  unsigned n = 0;
+  p[n++] = touched(size, DENSE, false); // nothing is known
+  p[n++] = touched(size, DENSE, true);  // a large array of zeros
+  errno = 77;
+  p[n++] = hak_huge_alloc(size, page, false); // whole pages, for their own sake
+  CHECK_EQUAL(hak_huge_advised(), 0);
+  for (unsigned i = 0; i < 8; i++) {
+    p[n++] = hak_huge_alloc(size, 1, false);
+    CHECK_EQUAL(hak_huge_advised(), i + 1);
+  }
+  CHECK_EQUAL(errno, 77);
+  p[n++] = touched(size, SPARSE, false); // eight times the sample have them now
+  CHECK_EQUAL(hak_huge_advised(), 8);
+  p[n++] = touched(size, DENSE, false); // the last sample is sparse
+  CHECK_EQUAL(hak_huge_advised(), 8);
+  p[n++] = hak_huge_alloc(8 * size + page, 1, false); // more than eight times the sample
+  CHECK_EQUAL(hak_huge_advised(), 8);
+  p[n++] = hak_huge_alloc(7 * size, 1, false);
+  p[n++] = hak_huge_alloc(size, 1, false);
+  CHECK_EQUAL(hak_huge_advised(), 10);
+  p[n++] = touched(size, DENSE, false); // the last sample was not touched
+  CHECK_EQUAL(hak_huge_advised(), 10);
+  CHECK(hak_huge_free(p[--n])); // tells before it goes
+  hak_option(THP) = HAK_THP_NEVER;
+  p[n++] = hak_huge_alloc(size, 1, false);
+  CHECK_EQUAL(hak_huge_advised(), 10);
+  hak_option(THP) = HAK_THP_AUTO;
+  p[n++] = hak_huge_alloc(4 * MIB - page, 1, false); // too short to be worth it
+  CHECK_EQUAL(hak_huge_advised(), 10);
+  p[n++] = hak_huge_alloc(4 * MIB, 1, false);
+  CHECK_EQUAL(hak_huge_advised(), 11);
+  p[n++] = hak_huge_alloc(8 * size - 4 * MIB, 1, false);
+  CHECK_EQUAL(hak_huge_advised(), 12);
+  while (n > 0) CHECK(hak_huge_free(p[--n]));
+  // Little in use: the last huge page would be much of it.
+  p[0] = touched(8 * MIB, DENSE, false);
+  p[1] = touched(8 * MIB, DENSE, false);
+  CHECK_EQUAL(hak_huge_advised(), 12);
+  // What grows tells for itself, wherever it goes.
+  wall_behind(p[0]);
+  CHECK((p[0] = hak_huge_resize(p[0], size)) != NULL);
+  CHECK_EQUAL(hak_huge_advised(), 13);
+  CHECK((p[1] = hak_huge_resize(p[1], 9 * MIB)) != NULL);
+  CHECK_EQUAL(hak_huge_advised(), 14);
+  wall_behind(p[0]);
+  CHECK((p[0] = hak_huge_resize(p[0], 4 * size)) != NULL);
+  CHECK_EQUAL(hak_huge_advised(), 14); // the end of it was not used
+  for (size_t at = 0; at < 8 * MIB; at += page) CHECK_EQUAL(p[0][at], 1);
+  CHECK(hak_huge_free(p[0]) && hak_huge_free(p[1]));
+  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+}
+ISOLATED(huge_pages_for_what_fills)
+
 static void refused_growth(void) {
   hak_process_init();
   char *p = hak_huge_alloc(4 * MIB, 1, true);
@@ -190,7 +308,8 @@ static void *free_all(void *argument) {
 }
 static void one_of_many_frees_wins(void) {
   hak_process_init();
-  for (unsigned i = 0; i < BLOCKS; i++) CHECK((blocks[i] = hak_huge_alloc(MIB + 1, 1, true)) != NULL);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    CHECK((blocks[i] = hak_huge_alloc(MIB + 1, 1, true)) != NULL);
   pthread_t threads[THREADS];
   pthread_barrier_init(&barrier, NULL, THREADS);
   for (unsigned i = 0; i < THREADS; i++) threads[i] = unit_start(free_all, NULL);
@@ -203,13 +322,15 @@ ISOLATED(one_of_many_frees_wins)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    ISOLATED_TEST(alignments),
-    ISOLATED_TEST(impossible_alignments),
-    ISOLATED_TEST(mappings_are_given_back),
-    ISOLATED_TEST(resize),
-    ISOLATED_TEST(growth_never_holds_both),
-    ISOLATED_TEST(refused_growth),
-    ISOLATED_TEST(one_of_many_frees_wins),
+      ISOLATED_TEST(alignments),
+      ISOLATED_TEST(impossible_alignments),
+      ISOLATED_TEST(mappings_are_given_back),
+      ISOLATED_TEST(resize),
+      ISOLATED_TEST(growth_never_holds_both),
+      ISOLATED_TEST(what_is_in_use),
+      ISOLATED_TEST(huge_pages_for_what_fills),
+      ISOLATED_TEST(refused_growth),
+      ISOLATED_TEST(one_of_many_frees_wins),
   };
   return RUN(tests);
 }
