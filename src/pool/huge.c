@@ -14,8 +14,7 @@ static _Atomic uint64_t count, advised; // statistics only
 // Huge pages for blocks that will be used in full, which is learnt from one that has none: of a
 // block that has them every page is resident. All relaxed: they steer, nothing is read by
 // them. If the sample is gone by now, or another's, its pages tell as much or nothing.
-#define FULL_MIN ((size_t)4 << 20) // below it there is not much to be won
-#define TRUST 8                    // so many times the sample's bytes get them, then comes another
+#define TRUST 8 // so many times the sample's bytes get them, then comes another
 static _Atomic(void *) sample;
 static _Atomic int64_t trusted; // bytes
 
@@ -57,7 +56,8 @@ static void *fit(void *p, size_t have, size_t *total) {
 static bool may_have_huge_pages(size_t total) {
   uint64_t in_use = hak_load_relaxed(&hak_mapped.huge_bytes) +
                     hak_load_relaxed(&hak_mapped.superslab_bytes) + total;
-  return hak_option(THP) == HAK_THP_AUTO && total >= FULL_MIN && in_use >= HAK_THP_MIN_BYTES;
+  return hak_option(THP) == HAK_THP_AUTO && total >= HAK_SUPERSLAB_SIZE &&
+         in_use >= HAK_THP_MIN_BYTES;
 }
 
 static void learn_from(const void *p, size_t size) {
@@ -87,7 +87,7 @@ static void *map(size_t total, size_t alignment, bool plain) {
   }
   if (!plain) return p;
   if (may_have_huge_pages(total) && will_fill(total)) advise(p, total);
-  else if (total >= FULL_MIN) hak_store_relaxed(&sample, p);
+  else if (total >= HAK_SUPERSLAB_SIZE) hak_store_relaxed(&sample, p);
   return p;
 }
 

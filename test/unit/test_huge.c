@@ -236,11 +236,11 @@ static void huge_pages_for_what_fills(void) {
   p[n++] = hak_huge_alloc(size, 1, false);
   CHECK_EQUAL(hak_huge_advised(), 10);
   hak_option(THP) = HAK_THP_AUTO;
-  p[n++] = hak_huge_alloc(4 * MIB - page, 1, false); // too short to be worth it
+  p[n++] = hak_huge_alloc(2 * MIB - page, 1, false); // less than a huge page
   CHECK_EQUAL(hak_huge_advised(), 10);
-  p[n++] = hak_huge_alloc(4 * MIB, 1, false);
+  p[n++] = hak_huge_alloc(2 * MIB, 1, false);
   CHECK_EQUAL(hak_huge_advised(), 11);
-  p[n++] = hak_huge_alloc(8 * size - 4 * MIB, 1, false);
+  p[n++] = hak_huge_alloc(8 * size - 2 * MIB, 1, false);
   CHECK_EQUAL(hak_huge_advised(), 12);
   while (n > 0) CHECK(hak_huge_free(p[--n]));
   // Little in use: the last huge page would be much of it.
