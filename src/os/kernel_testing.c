@@ -9,6 +9,18 @@
 #include "base/bits.h"
 #include "os/os.h"
 
+// A mapping that goes is ordered before the one that takes its place: the kernel does so under a lock.
+// TSan knows it of munmap and mmap, not of mremap.
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+static char mappings;
+#define GOES() __tsan_release(&mappings)
+#define COMES() __tsan_acquire(&mappings)
+#else
+#define GOES() ((void)0)
+#define COMES() ((void)0)
+#endif
+
 #define HIGH ((uintptr_t)1 << 52) // added to pretended addresses
 
 static size_t page, real_page;
@@ -52,6 +64,7 @@ void *hak_kernel_mmap(void *at, size_t size, int protection, int flags) {
 
 int hak_kernel_munmap(void *p, size_t size) {
   check("munmap", p, size);
+  GOES();
   return munmap(real(p), size);
 }
 
@@ -68,6 +81,9 @@ int hak_kernel_madvise(void *p, size_t size, int advice) {
 void *hak_kernel_mremap(void *p, size_t old_size, size_t new_size, int flags, void *target) {
   check("mremap", p, old_size | new_size);
   check("mremap", target, 0);
-  return mremap(p, old_size, new_size, flags, target);
+  GOES();
+  void *now = mremap(p, old_size, new_size, flags, target);
+  COMES();
+  return now;
 }
 #endif
