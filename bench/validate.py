@@ -88,6 +88,8 @@ CASES = (
     Claim("arrays", "leak", "memory", 2),
     Claim("arrays", "pad", "time", 2),
     Claim("arrays_mixed", "pad", "memory", 2),
+    Claim("buffers", "pad", "memory", 4),
+    Claim("buffers_full", "leak", "memory", 1.3),
     Claim("fork", "dirty", "memory", 3, "64 10"),
     Claim("idle_threads", "thread", "memory", 4),
     Claim("idle_threads1", "thread", "memory", 4),
