@@ -66,6 +66,7 @@ static void add_pool(hak_report_t *r) {
   r->stats[HAK_STAT_tier_draining] = hak_load_relaxed(&hak_pool_counts.draining);
   r->stats[HAK_STAT_tier_free] = hak_load_relaxed(&hak_pool_counts.drained);
   r->stats[HAK_STAT_tier_hot] = hak_load_relaxed(&hak_pool_counts.hot);
+  r->stats[HAK_STAT_superslab_huge] = hak_load_relaxed(&hak_pool_counts.huge);
   r->stats[HAK_STAT_slab_purge] = hak_load_relaxed(&hak_pool_counts.purged);
   r->stats[HAK_STAT_huge_reuse] = hak_load_relaxed(&hak_huge_cache_counts.reuse);
   r->stats[HAK_STAT_huge_fill] = hak_huge_advised();

@@ -264,6 +264,7 @@ struct hak_heap {
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];
+  char *used_up;        // L2: the run used up last, if its pages tell anything (growth.h)
   uint64_t used[2];     // bit c: class c had a front when the last thread left (warm.c)
   uint32_t spares;      // SPARE slabs of all classes
   uint32_t drainings;   // hak_pool_counts.draining when SPARE slabs were last looked through

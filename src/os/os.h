@@ -37,7 +37,7 @@ bool hak_os_discard(void *p, size_t size);
 void hak_os_populate(void *p, size_t size);
 void hak_os_huge_pages(void *p, size_t size, bool on);
 
-// Whether [p, p+size) seems to be in use throughout: a few OS pages of it are looked at.
+// Whether the whole OS pages in [p, p+size), one at least, seem to be in use: a few are looked at.
 // False where it cannot be read, or the kernel does not say (before 5.14). An untouched page
 // that was looked at (one per call at most) counts as in use from then on.
 bool hak_os_filled(const void *p, size_t size);

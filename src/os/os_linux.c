@@ -167,7 +167,10 @@ static long faults(void) {
 
 bool hak_os_filled(const void *p, size_t size) {
   KEEP_ERRNO;
-  if (size < hak_os_page_size) return false;
+  const char *start = (const char *)hak_align_up((uintptr_t)p, hak_os_page_size);
+  size_t before_start = (size_t)(start - (const char *)p);
+  if (size < before_start + hak_os_page_size) return false;
+  size -= before_start;
   char *fresh = map_at(NULL, hak_os_page_size, PROT_READ, 0);
   if (!fresh) return false;
   // Simulated kernels count none: there nobody knows.
@@ -180,8 +183,7 @@ bool hak_os_filled(const void *p, size_t size) {
   for (unsigned i = 0; filled && i < FILLED_SAMPLES; i++) {
     at = at * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX
     size_t page = (size_t)(size / hak_os_page_size * (at >> 32) >> 32);
-    filled = readable((const char *)p + page * hak_os_page_size, hak_os_page_size) &&
-             faults() == counted;
+    filled = readable(start + page * hak_os_page_size, hak_os_page_size) && faults() == counted;
   }
   return filled;
 }

@@ -1,8 +1,8 @@
 #include "pool/huge.h"
 
 #include "base/bits.h"
-#include "core/options.h"
 #include "os/os.h"
+#include "pool/fill.h"
 #include "pool/huge_cache.h"
 #include "superslab/superslab.h"
 
@@ -11,12 +11,8 @@
 
 static _Atomic uint64_t count, advised; // statistics only
 
-// Huge pages for blocks that will be used in full, which is learnt from one that has none: of a
-// block that has them every page is resident. All relaxed: they steer, nothing is read by
-// them. If the sample is gone by now, or another's, its pages tell as much or nothing.
-#define TRUST 8 // so many times the sample's bytes get them, then comes another
-static _Atomic(void *) sample;
-static _Atomic int64_t trusted; // bytes
+static hak_fill_t
+    fill; // of blocks with a huge page's size at least, for which nothing else is asked
 
 static uint64_t entry_for(size_t size) {
   return (uint64_t)(size >> UNIT_SHIFT) << 2 | HAK_PAGEMAP_HUGE;
@@ -54,23 +50,7 @@ static void *fit(void *p, size_t have, size_t *total) {
 }
 
 static bool may_have_huge_pages(size_t total) {
-  uint64_t in_use = hak_load_relaxed(&hak_mapped.huge_bytes) +
-                    hak_load_relaxed(&hak_mapped.superslab_bytes) + total;
-  return hak_option(THP) == HAK_THP_AUTO && total >= HAK_SUPERSLAB_SIZE &&
-         in_use >= HAK_THP_MIN_BYTES;
-}
-
-static void learn_from(const void *p, size_t size) {
-  hak_store_relaxed(&sample, NULL);
-  hak_store_relaxed(&trusted, hak_os_filled(p, size) ? (int64_t)size * TRUST : 0);
-}
-
-static bool will_fill(size_t total) {
-  const void *p = hak_load_relaxed(&sample);
-  if (p && hak_load_relaxed(&trusted) < (int64_t)total) learn_from(p, hak_huge_usable(p));
-  if (hak_load_relaxed(&trusted) < (int64_t)total) return false;
-  hak_fetch_sub_relaxed(&trusted, (int64_t)total);
-  return true;
+  return total >= HAK_SUPERSLAB_SIZE && hak_fill_allowed(total);
 }
 
 static void advise(void *p, size_t total) {
@@ -86,8 +66,8 @@ static void *map(size_t total, size_t alignment, bool plain) {
     return NULL;
   }
   if (!plain) return p;
-  if (may_have_huge_pages(total) && will_fill(total)) advise(p, total);
-  else if (total >= HAK_SUPERSLAB_SIZE) hak_store_relaxed(&sample, p);
+  if (may_have_huge_pages(total) && hak_fill_expected(&fill, total)) advise(p, total);
+  else if (total >= HAK_SUPERSLAB_SIZE) hak_fill_sample(&fill, p, total);
   return p;
 }
 
@@ -119,7 +99,7 @@ bool hak_huge_free(void *p) {
   if (!total || !hak_pagemap_take(p, entry)) return false;
   hak_fetch_sub_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
-  if (p == hak_load_relaxed(&sample)) learn_from(p, total);
+  if (p == hak_load_relaxed(&fill.sample)) hak_fill_learn(&fill, p);
   if (!hak_huge_cache_put(p, total)) hak_huge_cache_unmap(p, total);
   return true;
 }

@@ -1,10 +1,24 @@
 #include "pool/l25.h"
 
+#include "pool/fill.h"
+
+static hak_fill_t fill; // of blocks in SuperSlabs that were mapped for them
+
+static bool map(size_t size, hak_claim_t *claim) {
+  // Never in the secure library: sealing writes to blocks that the program may leave alone.
+  bool fills = !HAK_SECURE && hak_fill_allowed(HAK_SUPERSLAB_SIZE) &&
+               hak_fill_expected(&fill, HAK_SUPERSLAB_SIZE);
+  if (!hak_pool_map(hak_l25_slabs(size), 0, fills, claim)) return false;
+  if (!fills) hak_fill_sample(&fill, hak_slab_start(claim->slab), size);
+  return true;
+}
+
 void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source) {
-  hak_slab_t *head = hak_pool_acquire(hak_l25_slabs(size), source);
-  if (!head) return NULL;
-  *zeroed = head->zeroed;
-  return hak_l25_make(head, size);
+  hak_claim_t got;
+  if (!hak_pool_find(hak_l25_slabs(size), 0, &got) && !map(size, &got)) return NULL;
+  *source = got.source;
+  *zeroed = got.slab->zeroed;
+  return hak_l25_make(got.slab, size);
 }
 
 void *hak_l25_make(hak_slab_t *head, size_t size) {

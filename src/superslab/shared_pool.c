@@ -214,14 +214,6 @@ bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim) {
   return true;
 }
 
-hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source) {
-  hak_claim_t claim;
-  // Sealing writes to blocks that the program may leave alone.
-  if (!hak_pool_find(n, 0, &claim) && !hak_pool_map(n, 0, !HAK_SECURE, &claim)) return NULL;
-  *source = claim.source;
-  return claim.slab;
-}
-
 // Takes an empty SuperSlab whole and gives it back; false if it is not empty.
 static bool evict(uint32_t number) {
   uint64_t all = HAK_ALL_FREE;

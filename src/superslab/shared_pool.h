@@ -25,14 +25,13 @@ typedef struct {
 // reads as zero.
 // find: from SuperSlabs that have memory, the fullest HOT ones first, then those
 // that drain, then empty ones; false: no room. map: from a new one; false: out of
-// memory. acquire: the one, then the other; NULL: out of memory.
+// memory.
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
 // find_unused: 1 + up to more single slabs, not from SuperSlabs that drain; for slabs
 // that nobody needs yet.
 bool hak_pool_find_unused(unsigned more, hak_claim_t *claim);
 // fills: see hak_superslab_acquire.
 bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim);
-hak_slab_t *hak_pool_acquire(unsigned n, hak_source_t *source);
 // Gives them back; kind must be FREE already. What it did is told by the result.
 typedef enum { HAK_RELEASED, HAK_RELEASED_EMPTY, HAK_RELEASED_EVICTED } hak_released_t;
 hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n);
@@ -58,6 +57,7 @@ typedef struct {
   hak_word_t empty, evict;           // became empty, given back to the system
   hak_word_t draining, drained, hot; // began to drain, became empty by it, needed again
   hak_word_t purged;                 // free slabs whose pages were given back
+  hak_word_t huge;                   // mapped as huge pages
 } hak_pool_counts_t;
 HAK_INTERNAL extern hak_pool_counts_t hak_pool_counts;
 

@@ -6,6 +6,7 @@
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
 #include "thread/commons.h"
+#include "thread/growth.h"
 #include "thread/guard.h"
 #include "thread/nursery.h"
 #include "thread/process.h"
@@ -23,36 +24,13 @@
 // ---------------------------------------------------------------------------
 // Refill: which slab serves a class next.
 
-// A class that has taken many fresh slabs without getting blocks back is growing: the
-// next slab will be used in full.
-#define GROWING 16 // docs/decisions/0008-prefault-huge-pages.md
-
-static void prefault(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
-  uint64_t after = hak_option(PREFAULT);
-  if (heap->warm[c].growth < UINT8_MAX) heap->warm[c].growth++;
-  if (after == 0 || heap->warm[c].growth <= after) return;
-  hak_os_populate(hak_slab_start(slab), slab->run * HAK_SLAB_SIZE);
-  hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
-}
-
-// A SuperSlab is going to be used in full if the class is growing, or if the heaps have
-// much more than the slab per class that each of them may have begun and left. Of blocks
-// above an OS page programs may leave pages alone: these must have grown by much.
-#define GROWING_LARGE 128
-#define BEGUN_BYTES ((uint64_t)HAK_CLASSES * HAK_SLAB_SIZE)
-static bool fills(const hak_heap_t *heap, unsigned c) {
-  if (hak_class_size(c) > 4096) return heap->warm[c].growth >= GROWING_LARGE;
-  return heap->warm[c].growth >= GROWING ||
-         hak_load_relaxed(&hak_mapped.superslab_bytes) >= hak_heap_count() * BEGUN_BYTES;
-}
-
 // From the shared pool, with slabs for the warm pool. Before a SuperSlab is mapped
 // the unused slabs of other classes go back if they are many.
 static bool claim(hak_heap_t *heap, unsigned c, hak_claim_t *claim) {
   unsigned n = hak_classes[c].run, more = hak_warm_wants(heap, c);
   if (hak_pool_find(n, more, claim)) return true;
   if (hak_warm_drop_many(heap) && hak_pool_find(n, more, claim)) return true;
-  return hak_pool_map(n, more, fills(heap, c), claim);
+  return hak_pool_map(n, more, hak_growth_fills(heap, c), claim);
 }
 
 static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
@@ -64,7 +42,7 @@ static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
   hak_slab_init(got.slab, heap, c);
   heap->warm[c].slabs++;
   hak_heap_activate(heap, got.slab);
-  if (got.slab->zeroed) prefault(heap, got.slab, c);
+  if (got.slab->zeroed) hak_growth_fresh(heap, got.slab, c);
   static const hak_stat_t stage[] = {[HAK_FROM_POOL] = HAK_STAT_refill_pool,
                                      [HAK_FROM_DRAINING] = HAK_STAT_refill_draining,
                                      [HAK_FROM_REUSE] = HAK_STAT_refill_reuse,
@@ -81,7 +59,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   hak_slab_t *slab = hak_warm_take(heap, c);
   hak_warm_count(heap, c, slab != NULL);
   if (slab) {
-    if (slab->carved == 0 && slab->zeroed) prefault(heap, slab, c); // prefilled
+    if (slab->carved == 0 && slab->zeroed) hak_growth_fresh(heap, slab, c); // prefilled
     else heap->warm[c].growth = 0;
     hak_heap_count_stat(heap, HAK_STAT_refill_warm, 1);
     return slab;
@@ -125,6 +103,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   }
   hak_heap_reclaim_if_asked(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
+  if (!tiny) hak_growth_used_up(heap, slab);
   if (slab != &hak_slab_none) {
     if (HAK_UNLIKELY(tiny && slab->free)) { // others had freed them, and it was asked just now
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);

@@ -10,7 +10,7 @@
 // vanishes; in the child a new thread pushes a third and the owner drains.
 //
 // Mirrors src/superslab/shared_pool.c: hak_pool_rebuild; src/thread/heap.c:
-// hak_heap_after_fork; and what they repair: claim, evict, hak_pool_acquire,
+// hak_heap_after_fork; and what they repair: claim, evict, hak_pool_map,
 // hak_superslab_acquire, hak_superslab_decommit, push, hak_heap_post, hak_heap_drain.
 //
 // Checked, in the child: a slab is handed out once, and none that the forking thread

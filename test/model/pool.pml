@@ -129,7 +129,7 @@ inline purge() {
 
 inline add_cold() { cold[n] = 1 }                      // hak_pool_add_cold: set_bit(COLD, number)
 
-inline acquire_superslab() { // hak_superslab_acquire and the rest of hak_pool_acquire
+inline acquire_superslab() { // hak_superslab_acquire and the rest of hak_pool_map
 #ifdef BROKEN_cold_plain
   taken = cold[n];
   cold[n] = 0;

@@ -1,6 +1,7 @@
 // heap.h: which heap a thread works on and what becomes of it.
 
 #include "heaps.h"
+#include "pool.h"
 #include "unit.h"
 
 #include "core/options.h"
@@ -45,7 +46,7 @@ static void partial_lists(void) {
   hak_slab_t *slabs[6];
   for (unsigned i = 0; i < 6; i++) {
     hak_source_t source;
-    hak_slab_init(slabs[i] = hak_pool_acquire(1, &source), &heap, 4);
+    hak_slab_init(slabs[i] = pool_acquire(1, &source), &heap, 4);
     hak_heap_add_partial(&heap, slabs[i]);
   }
   const unsigned order[] = {0, 5, 2, 3, 1, 4}; // last, first, middle, ..., only

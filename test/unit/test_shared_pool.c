@@ -1,5 +1,6 @@
 // shared_pool.h: claims, releases, eviction and the index.
 
+#include "pool.h"
 #include "unit.h"
 
 #include "core/options.h"
@@ -19,7 +20,7 @@ static void begin(void) {
 
 static hak_slab_t *acquire(unsigned n) {
   hak_source_t source;
-  hak_slab_t *slab = hak_pool_acquire(n, &source);
+  hak_slab_t *slab = pool_acquire(n, &source);
   CHECK(slab != NULL);
   return slab;
 }
@@ -66,21 +67,21 @@ ISOLATED(runs_of_every_length)
 static void sources_and_results(void) {
   begin();
   hak_source_t source;
-  hak_slab_t *first = hak_pool_acquire(1, &source);
+  hak_slab_t *first = pool_acquire(1, &source);
   CHECK_EQUAL(source, HAK_FROM_MAP);
-  hak_slab_t *run = hak_pool_acquire(16, &source);
+  hak_slab_t *run = pool_acquire(16, &source);
   CHECK_EQUAL(source, HAK_FROM_POOL);
   CHECK_EQUAL(hak_superslab_number(run), hak_superslab_number(first));
   CHECK_EQUAL(hak_pool_release(first, 1), HAK_RELEASED);
   CHECK_EQUAL(hak_pool_release(run, 16), HAK_RELEASED_EMPTY);
   CHECK_EQUAL(free_mask(hak_superslab_number(run)), UINT32_MAX);
-  run = hak_pool_acquire(5, &source);
+  run = pool_acquire(5, &source);
   CHECK_EQUAL(source, HAK_FROM_REUSE);
   CHECK_EQUAL(hak_pool_release(run, 5), HAK_RELEASED_EMPTY);
   CHECK_EQUAL(hak_pool_trim(0), 1);
   CHECK_EQUAL(hak_pool_trim(0), 0);
   CHECK_EQUAL(committed(), 0);
-  run = hak_pool_acquire(5, &source);
+  run = pool_acquire(5, &source);
   CHECK_EQUAL(source, HAK_FROM_MAP);
   CHECK_EQUAL(hak_superslab_count(), 2); // the cold number again
 }
@@ -310,14 +311,14 @@ static void sparse_ones_drain(void) {
   // Nothing new while a HOT one has room, then the fullest of them first.
   for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), hot);
   hak_source_t source;
-  CHECK_EQUAL(hak_superslab_number(hak_pool_acquire(1, &source)), a);
+  CHECK_EQUAL(hak_superslab_number(pool_acquire(1, &source)), a);
   CHECK_EQUAL(source, HAK_FROM_DRAINING);
   CHECK(!draining(a) && hak_pool_counts.hot == 1);
   // HOT until it has been well used again.
   release(a, 0, 1);
   release(a, 24, 30);
   CHECK(!draining(a));
-  CHECK_EQUAL(hak_superslab_number(hak_pool_acquire(2, &source)), a);
+  CHECK_EQUAL(hak_superslab_number(pool_acquire(2, &source)), a);
   CHECK_EQUAL(source, HAK_FROM_POOL);
   // Empty: FREE, and the next life starts HOT.
   release(b, 29, 32);

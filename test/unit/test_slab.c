@@ -1,5 +1,6 @@
 // slab.h: one slab and its arithmetic (invariants I1 and I5 of types.h).
 
+#include "pool.h"
 #include "unit.h"
 
 #include "superslab/shared_pool.h"
@@ -11,7 +12,7 @@ static hak_heap_t owner; // only its address matters
 static hak_slab_t *fresh(unsigned c) {
   hak_source_t source;
   hak_process_init();
-  hak_slab_t *slab = hak_pool_acquire(hak_classes[c].run, &source);
+  hak_slab_t *slab = pool_acquire(hak_classes[c].run, &source);
   CHECK(slab != NULL);
   hak_slab_init(slab, &owner, c);
   return slab;

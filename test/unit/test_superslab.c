@@ -1,5 +1,6 @@
 // superslab.h: numbers, memory, descriptors and the lookup from pointers.
 
+#include "pool.h"
 #include "unit.h"
 
 #include "os/os.h"
@@ -146,13 +147,13 @@ static void a_hundred_thousand(void) {
     uint64_t start = unit_thread_ns();
     for (unsigned i = 0; i < BATCH; i++) {
       hak_source_t source;
-      hak_slab_t *slab = hak_pool_acquire(16, &source);
+      hak_slab_t *slab = pool_acquire(16, &source);
       if (!slab) {
         dprintf(2, "the system granted %u SuperSlabs only: skipped\n", hak_superslab_count() - 1);
         exit(77);
       }
       CHECK_EQUAL(source, HAK_FROM_MAP);
-      CHECK(hak_pool_acquire(16, &source) != NULL); // the other half
+      CHECK(pool_acquire(16, &source) != NULL); // the other half
     }
     per_batch[b] = (unit_thread_ns() - start) / BATCH;
   }

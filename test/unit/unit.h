@@ -20,6 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -185,5 +187,27 @@ static inline size_t status_kib(const char *name) {
   fclose(f);
   return value;
 }
+
+// Does this kernel say which pages are in use? One that emulates another does not, and TSan's
+// runtime has page faults of its own in between.
+static inline bool pages_are_told(void) {
+#if defined(__SANITIZE_THREAD__)
+  return false;
+#endif
+  struct rusage before, after;
+  size_t size = 65536;
+  void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(p != MAP_FAILED && getrusage(RUSAGE_THREAD, &before) == 0);
+  bool read = madvise(p, size, 22 /* MADV_POPULATE_READ */) == 0;
+  CHECK(getrusage(RUSAGE_THREAD, &after) == 0);
+  CHECK(munmap(p, size) == 0);
+  return read && after.ru_minflt > before.ru_minflt;
+}
+
+// Uses a byte in every stride of p.
+static inline void use_every(void *p, size_t size, size_t stride) {
+  for (size_t at = 0; at < size; at += stride) ((volatile char *)p)[at] = 1;
+}
+enum { DENSE = 4096, SPARSE = 65536 }; // strides
 
 #endif

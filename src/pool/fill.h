@@ -1,0 +1,33 @@
+// fill.h: whether a program uses what it asks for in full, learnt from samples: blocks that
+// have no huge pages. Of memory that has them every page is resident.
+//
+// All relaxed: what is learnt steers, nothing is read or written by it. If the sample is gone by
+// the time it is looked at, or another's, its pages tell as much or nothing.
+// docs/decisions/0034-dense-huge-blocks.md. Tests: test/unit/test_huge.c, test_l25.c.
+
+#ifndef HAK_POOL_FILL_H
+#define HAK_POOL_FILL_H
+
+#include "base/types.h"
+
+typedef struct {
+  _Atomic(void *) sample;  // NULL: none
+  _Atomic size_t size;     // of the sample
+  _Atomic int64_t trusted; // bytes that may have huge pages before another sample is looked at
+} hak_fill_t;
+
+// Whether so much is in use, with `more` bytes, that huge pages are worth it, and
+// HAKMEM_THP leaves it to be judged.
+bool hak_fill_allowed(size_t more);
+// Whether `more` bytes will be used in full; if so they are taken off what is trusted.
+bool hak_fill_expected(hak_fill_t *fill, size_t more);
+// The sample, which is p, is about to go: what it tells, now.
+void hak_fill_learn(hak_fill_t *fill, void *p);
+
+// p has no huge pages: it is the next sample.
+HAK_INLINE void hak_fill_sample(hak_fill_t *fill, void *p, size_t size) {
+  hak_store_relaxed(&fill->size, size);
+  hak_store_relaxed(&fill->sample, p);
+}
+
+#endif

@@ -1,0 +1,47 @@
+#include "thread/growth.h"
+
+#include "core/options.h"
+#include "os/os.h"
+#include "pool/fill.h"
+#include "superslab/superslab.h"
+#include "thread/heap.h"
+
+#define GROWING 16       // fresh slabs in a row
+#define PROVEN UINT8_MAX // growth: and a run of the class was used in full
+#define PAGE_BLOCK 4096  // a block above it may have pages that are never used
+
+void hak_growth_fresh(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
+  uint64_t after = hak_option(PREFAULT);
+  if (heap->warm[c].growth < PROVEN - 1) heap->warm[c].growth++;
+  if (after == 0 || heap->warm[c].growth <= after) return;
+  hak_os_populate(hak_slab_start(slab), slab->run * HAK_SLAB_SIZE);
+  hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
+}
+
+// Or the heaps have much more than the slab per class that each of them may have begun
+// and left.
+#define BEGUN_BYTES ((uint64_t)HAK_CLASSES * HAK_SLAB_SIZE)
+static bool grows(const hak_heap_t *heap, unsigned c) {
+  return heap->warm[c].growth >= GROWING ||
+         hak_load_relaxed(&hak_mapped.superslab_bytes) >= hak_heap_count() * BEGUN_BYTES;
+}
+
+// The run that was used up last is looked at. It may be anybody's by now, and so nothing is read
+// that its owner writes. In a SuperSlab that is or was a huge page there is nothing to be seen.
+static bool proves(hak_heap_t *heap, unsigned c) {
+  const char *p = heap->used_up;
+  if (!p || !hak_fill_allowed(HAK_SUPERSLAB_SIZE)) return false;
+  const hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab) return false;
+  uint32_t number = hak_superslab_number(slab);
+  // Relaxed: if another has been mapped there meanwhile, its pages tell as much or nothing.
+  if (hak_load_relaxed(&hak_registry.superslabs[number].huge) != HAK_HUGE_NO) return false;
+  if (!hak_os_filled(p, hak_classes[c].capacity * hak_class_size(c))) return false;
+  heap->warm[c].growth = PROVEN;
+  return true;
+}
+
+bool hak_growth_fills(hak_heap_t *heap, unsigned c) {
+  if (!grows(heap, c)) return false;
+  return hak_class_size(c) <= PAGE_BLOCK || heap->warm[c].growth == PROVEN || proves(heap, c);
+}

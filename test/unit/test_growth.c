@@ -1,0 +1,119 @@
+// growth.h: which SuperSlabs may be huge pages, by what the classes did before.
+
+#include "heaps.h"
+#include "unit.h"
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "superslab/slab.h"
+#include "superslab/superslab.h"
+#include "thread/process.h"
+
+enum { FIRST = 32 * MIB, ALL = 64 * MIB, BLOCKS_MAX = ALL / 64 };
+static char *blocks[BLOCKS_MAX];
+static unsigned count;
+
+static void begin(void) {
+  hak_process_init();
+  hak_option(NURSERY) = 0;
+  hak_option(GUARD) = 0;
+  hak_option(PREFAULT) = 0;
+}
+
+// Blocks of size bytes, all in all; one byte in every stride is used. stride 0: none.
+static void grow(size_t size, size_t all, size_t stride) {
+  for (; count < BLOCKS_MAX && count * size < all; count++) {
+    CHECK((blocks[count] = hak_malloc(size)) != NULL);
+    if (stride != 0) use_every(blocks[count], size, stride);
+  }
+}
+
+static unsigned huge_pages(void) {
+  unsigned n = 0;
+  for (uint32_t number = 1; number < hak_superslab_count(); number++)
+    n += hak_registry.superslabs[number].huge == HAK_HUGE_ADVISED;
+  return n;
+}
+
+static unsigned used(void) { return (unsigned)(hak_mapped.superslab_bytes / HAK_SUPERSLAB_SIZE); }
+
+// Blocks of less than a page are used as a matter of course.
+static void small_blocks(void) {
+  begin();
+  grow(256, FIRST - 2 * HAK_SUPERSLAB_SIZE, 0);
+  CHECK_EQUAL(huge_pages(), 0);
+  grow(256, ALL / 2, 0);
+  CHECK(used() > 0);
+  unsigned before = used(), huge = huge_pages();
+  count = 0;
+  grow(4096, ALL / 2, 0);
+  CHECK_EQUAL(huge_pages() - huge, used() - before);
+}
+ISOLATED(small_blocks)
+
+static void dense(size_t size) {
+  begin();
+  grow(size, FIRST, DENSE);
+  unsigned before = used(), huge = huge_pages();
+  grow(size, ALL, DENSE);
+  CHECK(used() - before > 12);
+  // Until the first of them is proof.
+  if (pages_are_told()) CHECK(huge_pages() - huge + 2 >= used() - before);
+}
+static void sparse(size_t size) {
+  begin();
+  grow(size, FIRST, SPARSE);
+  grow(size, ALL, SPARSE);
+  CHECK(used() > 24);
+  CHECK_EQUAL(huge_pages(), 0);
+}
+
+// L2 classes and L2.5 blocks alike.
+static void dense_l2(void) { dense(20000); }
+ISOLATED(dense_l2)
+static void dense_l25(void) { dense(100000); }
+ISOLATED(dense_l25)
+static void dense_largest(void) { dense(MIB); }
+ISOLATED(dense_largest)
+static void sparse_l2(void) {
+  if (hak_os_page_size == 0) begin();
+  if (hak_os_page_size < 20000) sparse(20000); // else there is nothing to leave alone
+}
+ISOLATED(sparse_l2)
+static void sparse_l25(void) {
+  if (hak_os_page_size == 0) begin();
+  if (hak_os_page_size < SPARSE) sparse(100000);
+}
+ISOLATED(sparse_l25)
+
+// A class is believed until it gets blocks back.
+static void proof_is_forgotten(void) {
+  begin();
+  if (!pages_are_told() || hak_os_page_size > 4096) return;
+  const size_t size = 20000;
+  grow(size, ALL, DENSE);
+  unsigned huge = huge_pages();
+  CHECK(huge > 0);
+  for (unsigned i = 0; i < count / 8; i += 2) hak_free(blocks[i]);
+  grow(size, 2 * ALL, SPARSE);
+  CHECK(huge_pages() <= huge + 1);
+}
+ISOLATED(proof_is_forgotten)
+
+static void switched_off(void) {
+  begin();
+  hak_option(THP) = HAK_THP_NEVER;
+  grow(20000, ALL, DENSE);
+  CHECK_EQUAL(huge_pages(), 0);
+}
+ISOLATED(switched_off)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      ISOLATED_TEST(small_blocks),       ISOLATED_TEST(dense_l2),   ISOLATED_TEST(dense_l25),
+      ISOLATED_TEST(dense_largest),      ISOLATED_TEST(sparse_l2),  ISOLATED_TEST(sparse_l25),
+      ISOLATED_TEST(proof_is_forgotten), ISOLATED_TEST(switched_off),
+  };
+  return RUN(tests);
+}
