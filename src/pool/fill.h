@@ -3,7 +3,7 @@
 //
 // All relaxed: what is learnt steers, nothing is read or written by it. If the sample is gone by
 // the time it is looked at, or another's, its pages tell as much or nothing.
-// docs/decisions/0034-dense-huge-blocks.md. Tests: test/unit/test_huge.c, test_l25.c.
+// docs/decisions/0034-dense-huge-blocks.md. Tests: test/unit/test_huge.c, test_growth.c.
 
 #ifndef HAK_POOL_FILL_H
 #define HAK_POOL_FILL_H

@@ -11,8 +11,7 @@
 
 static _Atomic uint64_t count, advised; // statistics only
 
-static hak_fill_t
-    fill; // of blocks with a huge page's size at least, for which nothing else is asked
+static hak_fill_t fill; // of plain blocks (see map) that a huge page fits into
 
 static uint64_t entry_for(size_t size) {
   return (uint64_t)(size >> UNIT_SHIFT) << 2 | HAK_PAGEMAP_HUGE;

@@ -109,11 +109,38 @@ static void switched_off(void) {
 }
 ISOLATED(switched_off)
 
+// Slabs of a class that has taken so many are made resident, whole.
+static void prefaulted(unsigned after) {
+  const unsigned more = 20;
+  hak_option(THP) = HAK_THP_NEVER;
+  hak_option(PREFAULT) = after;
+  grow(256, (after + more) * HAK_SLAB_SIZE, 0);
+  uint64_t n = heaps_stat(HAK_STAT_prefault);
+  CHECK(n >= more - 2 && n <= more + 2);
+}
+static void prefault_early(void) {
+  begin();
+  prefaulted(2);
+}
+ISOLATED(prefault_early)
+static void prefault_late(void) {
+  begin();
+  prefaulted(253); // the last that the option can say
+}
+ISOLATED(prefault_late)
+static void prefault_never(void) {
+  begin();
+  grow(256, ALL / 2, 0);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_prefault), 0);
+}
+ISOLATED(prefault_never)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       ISOLATED_TEST(small_blocks),       ISOLATED_TEST(dense_l2),   ISOLATED_TEST(dense_l25),
       ISOLATED_TEST(dense_largest),      ISOLATED_TEST(sparse_l2),  ISOLATED_TEST(sparse_l25),
-      ISOLATED_TEST(proof_is_forgotten), ISOLATED_TEST(switched_off),
+      ISOLATED_TEST(proof_is_forgotten), ISOLATED_TEST(switched_off), ISOLATED_TEST(prefault_early),
+      ISOLATED_TEST(prefault_late), ISOLATED_TEST(prefault_never),
   };
   return RUN(tests);
 }
