@@ -130,7 +130,8 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
       // What drains should not have been needed.
       hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
-    } else if (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) {
+    } else if (hak_regret_possible(&hot_regret) &&
+               (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty))) {
       hak_regret_needed(&hot_regret, hak_os_clock_ms(), hot_rule);
     }
     hak_index_change(number, word, rest);
@@ -189,9 +190,10 @@ static uint32_t keep_now(void) {
 }
 
 static void committed_one(void) {
-  uint64_t now = hak_os_clock_ms();
+  uint64_t evicted = hak_load_relaxed(&evicted_at), now;
   uint32_t cap = (uint32_t)hak_option(LRU_CAP);
-  if (cap == 0 || now - hak_load_relaxed(&evicted_at) > REGRET_MS) return;
+  // None yet: a process that just starts does without the clock, and 64 KiB of libc around it.
+  if (cap == 0 || evicted == 0 || (now = hak_os_clock_ms()) - evicted > REGRET_MS) return;
   hak_store_relaxed(&regretted_at, now);
   uint32_t keep = keep_now();
   if (keep < cap) { // for HAKMEM_LRU_SHARE
