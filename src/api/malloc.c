@@ -65,7 +65,8 @@ HAK_INLINE size_t usable_here(const void *p) {
     uint32_t number;
     slab -= slab->offset;
     bool ours = !hak_differs(&slab->holder, hak_tls_heap) && hak_slab_block_l2(slab, p, &number) &&
-                !(hak_load_relaxed(&slab->mask) >> number & 1);
+                !(hak_load_relaxed(&slab->mask) >> number & 1) &&
+                hak_load_relaxed(&hak_tls_heap->mail) == NULL;
     return ours ? hak_class_size(hak_slab_class(slab)) : 0;
   }
   size_t size = hak_class_size(c), offset = (size_t)((const char *)p - slab->start);

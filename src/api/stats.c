@@ -12,6 +12,7 @@
 #include "superslab/superslab.h"
 #include "thread/guard.h"
 #include "thread/heap.h"
+#include "thread/letter.h"
 #include "thread/process.h"
 #include "thread/remote.h"
 
@@ -103,8 +104,10 @@ static void add_totals(hak_report_t *r) {
 void hak_stats_collect(hak_report_t *r) {
   *r = (hak_report_t){0};
   hak_process_init();
-  hak_heap_t *mine = hak_tls_heap;
-  if (mine != &hak_heap_none) hak_remote_flush(mine); // held back is not live
+  // What is held back or under way is not live.
+  hak_heap_t *mine = hak_tls_heap != &hak_heap_none ? hak_tls_heap : NULL;
+  if (mine) hak_remote_flush(mine);
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) hak_letter_recall(hak_heap_by_id(id), mine);
   for (uint32_t id = 1; id <= hak_heap_count(); id++) add_heap(r, hak_heap_by_id(id));
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
   for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) add_slab(r, hak_slab_at(i));

@@ -50,6 +50,10 @@
 #define HAK_REMOTE_MAP_SHIFT 5
 #define HAK_REMOTE_MAP_SIZE (1u << HAK_REMOTE_MAP_SHIFT)
 
+// Letters (thread/letter.h): a thread has so many, each with room for so many L2 blocks.
+#define HAK_LETTERS 6
+#define HAK_LETTER_HINTS 24
+
 // Rings (row M3): the most entries an L2 class and the L2.5 ring can have, of which
 // HAKMEM_L2_RING_CAP and HAKMEM_L25_RING_CAP can ask for less. make L2_RING=n L25_RING=n.
 #ifndef HAK_L2_RING

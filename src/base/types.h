@@ -34,7 +34,8 @@
 //   I3  only the owner writes owner fields.
 //   I4  a slab is ACTIVE, PARTIAL, SPARE or FULL in one heap, or free in its
 //       SuperSlab. A SPARE slab has no block in use and nothing on its way to it.
-//   I5  L2 run: live + popcount(mask) + popcount(remote) = capacity.
+//   I5  L2 run: live + popcount(mask) + popcount(remote) = capacity, where live counts
+//       those that are in a letter.
 
 #ifndef HAK_BASE_TYPES_H
 #define HAK_BASE_TYPES_H
@@ -167,6 +168,19 @@ typedef struct {
   uint32_t count;
 } hak_remote_entry_t;
 
+// L2 blocks of another heap's runs that this thread freed, and that heap's place for such: see
+// thread/letter.h.
+typedef struct hak_letter {
+  hak_heap_t *owner;               // while it is written: whom it is for; else NULL
+  struct hak_letter *next;         // in the mail of `to`, valid while sent (protocol R4)
+  hak_heap_t *to;                  // whom it was sent to last
+  uint32_t bytes;                  // of the blocks in it
+  uint16_t count;                  // of them
+  _Atomic bool sent;               // false: it is its writer's
+  uint32_t hint[HAK_LETTER_HINTS]; // what names them, as in a ring; 0: none
+} hak_letter_t;
+_Static_assert(sizeof(hak_letter_t) == 128, "two cache lines");
+
 // A block in quarantine, see thread/quarantine.h. The slab is that of its run's head.
 typedef struct {
   void *block;
@@ -247,6 +261,9 @@ struct hak_heap {
   uint32_t pending;            // bytes in remote_map
   uint32_t ticks;              // refills since remote_map was last flushed
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
+  hak_letter_t letters[HAK_LETTERS];
+  hak_letter_t *letter;   // one of them: that which was written to last
+  uint32_t letters_off;   // so many L2 blocks go at once before another letter is begun
   uint16_t hints_used;    // by rings, from the start
   uint16_t rings_refused; // times one did not get places since the hints were last all dropped
   bool kept_used;         // the L2.5 ring was asked since it was last tended
@@ -281,7 +298,8 @@ struct hak_heap {
   hak_held_t held[HAK_HELD];
 #endif
 
-  // Shared: written by other threads.
+  // Shared: written by other threads. The mail is looked at more often than the inbox.
+  _Alignas(64) _Atomic(hak_letter_t *) mail;      // letters for it (protocol R4)
   _Alignas(64) _Atomic uint32_t inbox;            // slabs with remote frees (protocol R2)
   _Atomic uint32_t state;                         // HAK_HEAP_*
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)

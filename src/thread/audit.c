@@ -62,6 +62,7 @@ static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
 void hak_audit_at_exit(void) {
   hak_heap_t *heap = hak_tls_heap;
   if (heap == &hak_heap_none) return;
+  hak_heap_drain(heap); // says what was freed here and by others
   uint32_t left = BLOCKS_MAX;
   for (unsigned c = 0; c < HAK_TINY_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);

@@ -8,7 +8,6 @@
 #include "thread/sparse.h"
 
 // All figures: docs/decisions/0029-commons.md
-#define BLOCK_MAX 2048
 // One slab of so many that would be given stays all the same, to learn when the thread
 // begins to free them itself.
 #define GIVEN_IN_A_ROW 32
@@ -16,7 +15,9 @@
 
 _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];
 
-static bool for_commons(unsigned size_class) { return hak_class_size(size_class) <= BLOCK_MAX; }
+static bool for_commons(unsigned size_class) {
+  return hak_class_size(size_class) <= HAK_COMMONS_BLOCK_MAX;
+}
 
 static _Atomic(hak_heap_t *) *place_of(unsigned size_class) {
   return &hak_commons[size_class >> HAK_COMMONS_SHIFT];

@@ -19,6 +19,7 @@
 #include "base/types.h"
 
 #define HAK_COMMONS_SHIFT 1 // classes of a commons
+#define HAK_COMMONS_BLOCK_MAX 2048
 #define HAK_COMMONS_PLACES (((HAK_CLASSES - 1) >> HAK_COMMONS_SHIFT) + 1)
 // hak_heap_none while one is made.
 HAK_INTERNAL extern _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];

@@ -8,6 +8,7 @@
 #include "thread/commons.h"
 #include "thread/growth.h"
 #include "thread/guard.h"
+#include "thread/letter.h"
 #include "thread/nursery.h"
 #include "thread/process.h"
 #include "thread/remote.h"
@@ -54,7 +55,7 @@ static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
 // A slab other than the one in front, which is used up and in place FULL or PARTIAL; it
 // or none is in front afterwards.
 static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
-  if (hak_load_relaxed(&heap->inbox) != 0) hak_heap_drain(heap);
+  if (hak_heap_posted(heap)) hak_heap_drain(heap);
   hak_warm_look_for_draining(heap);
   hak_slab_t *slab = hak_warm_take(heap, c);
   hak_warm_count(heap, c, slab != NULL);
@@ -291,10 +292,19 @@ HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zer
   return HAK_LIKELY(next) ? hand_out(hak_front_pop(next), size) : alloc_any(size, false, zeroed);
 }
 
+static void *alloc_unaligned(size_t size, bool exact, bool *zeroed);
+
+// What others sent may be in the ring now.
+HAK_NOINLINE static void *alloc_after_mail(size_t size, bool exact, bool *zeroed) {
+  hak_letter_open_all(hak_tls_heap);
+  return alloc_unaligned(size, exact, zeroed);
+}
+
 // The ring has none, but the run in front has, or a class above: in few steps.
 static void *alloc_above_tiny(size_t size, bool exact, bool *zeroed) {
   if (!hak_size_is_l2(size + HAK_TAIL) || hak_option(GUARD)) return alloc_any(size, exact, zeroed);
   hak_heap_t *heap = hak_tls_heap;
+  if (hak_load_relaxed(&heap->mail) != NULL) return alloc_after_mail(size, exact, zeroed);
   unsigned c = hak_size_class_l2(size + HAK_TAIL);
   hak_ring_t *ring = &heap->ring[c];
   hak_slab_t *slab = heap->l2[c];
@@ -369,6 +379,7 @@ static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) 
 // not be there was set by an earlier free of this block.
 static bool is_free_l2(hak_slab_t *slab, uint32_t number) {
   hak_heap_t *mine = hak_tls_heap;
+  if (hak_load_relaxed(&mine->mail) != NULL) hak_letter_open_all(mine);
   uint64_t free_now = hak_load_relaxed(&slab->mask) | hak_load_relaxed(&slab->remote);
   return (free_now >> number & 1) ||
          (hak_load_relaxed(&slab->holder) != mine && mine != &hak_heap_none &&

@@ -9,6 +9,7 @@
 #include "superslab/slab.h"
 #include "thread/commons.h"
 #include "thread/front.h"
+#include "thread/letter.h"
 #include "thread/nursery.h"
 #include "thread/orphan.h"
 #include "thread/process.h"
@@ -81,6 +82,7 @@ hak_heap_t *hak_heap_new(void) {
         heap->ring[i].size = (uint32_t)hak_class_size(HAK_TINY_CLASSES + i);
         heap->ring[i].wanted = HAK_L2_RING_MIN;
       }
+      heap->letter = heap->letters;
       hak_warm_init(heap);
       heap->id = id;
       return heap;
@@ -295,16 +297,11 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
   while (!hak_cas_seq_cst(&owner->inbox, &top, index));
 }
 
-// What comes back from others may empty the slab or make it usable again. A FULL L2 run
-// stays FULL if the ring can name what came back.
-static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
-  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
-  uint64_t before = tiny ? 0 : hak_load_relaxed(&slab->mask);
-  bool full = hak_slab_place(slab) == HAK_PLACE_FULL;
-  uint32_t count = hak_slab_collect(slab, true);
+// What came back from others, count blocks, may empty the slab or make it usable again. A FULL
+// L2 run, of which those in `before` were free, stays FULL if the ring can name the others.
+HAK_INLINE void came_back(hak_heap_t *heap, hak_slab_t *slab, bool tiny, uint64_t before,
+                          uint32_t count) {
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
-  // A FULL slab of which nothing came back may have been given back by others since (R3).
-  if (full && count == 0) return;
   bool unused = hak_slab_unused(slab);
   if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) {
@@ -327,7 +324,23 @@ static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   if (event) below_mark(heap, slab);
 }
 
+static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
+  bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
+  uint64_t before = tiny ? 0 : hak_load_relaxed(&slab->mask);
+  bool full = hak_slab_place(slab) == HAK_PLACE_FULL;
+  uint32_t count = hak_slab_collect(slab, true);
+  // A FULL slab of which nothing came back may have been given back by others since (R3).
+  if (count != 0 || !full) came_back(heap, slab, tiny, before, count);
+}
+
+void hak_heap_take_back_l2(hak_heap_t *heap, hak_slab_t *slab, uint64_t block) {
+  uint64_t before = hak_load_relaxed(&slab->mask);
+  hak_store_relaxed(&slab->mask, before | block);
+  came_back(heap, slab, false, before, 1);
+}
+
 void hak_heap_drain(hak_heap_t *heap) {
+  if (hak_load_relaxed(&heap->mail) != NULL) hak_letter_open_all(heap);
   if (hak_load_relaxed(&heap->inbox) == 0) return;
   // Acquire: pairs with the release in hak_heap_post: links and, through the
   // remote words, chains are there.
@@ -361,7 +374,7 @@ void hak_heap_service(hak_heap_t *owner) {
   // Either this sees ORPHAN, or whoever made owner an orphan sees the inbox after
   // that: both sides write, then read the other's word, seq_cst.
   while (hak_load_seq_cst(&owner->state) == HAK_HEAP_ORPHAN &&
-         hak_load_seq_cst(&owner->inbox) != 0) {
+         (hak_load_seq_cst(&owner->inbox) != 0 || hak_load_seq_cst(&owner->mail) != NULL)) {
     if (!hak_heap_take(owner, HAK_HEAP_CLAIMED)) return;
     hak_heap_drain(owner);
     hak_heap_count_stat(owner, HAK_STAT_heap_service, 1);
@@ -562,6 +575,7 @@ void hak_heap_after_fork(void) {
   // Chains that others had handed over may be torn likewise; those blocks are
   // lost to the child. (A set of L2 blocks is one word and cannot be torn.)
   hak_store_seq_cst(&mine->inbox, 0u);
+  hak_letter_after_fork(mine);
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
   for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
     hak_slab_t *slab = hak_slab_at(i);

@@ -47,6 +47,13 @@ void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab);
 void hak_heap_service(hak_heap_t *owner);
 // Takes in all that other threads freed into heap's slabs (owner).
 void hak_heap_drain(hak_heap_t *heap);
+// Whether there is any that they have handed over.
+HAK_INLINE bool hak_heap_posted(const hak_heap_t *heap) {
+  return hak_load_relaxed(&((hak_heap_t *)heap)->inbox) != 0 ||
+         hak_load_relaxed(&((hak_heap_t *)heap)->mail) != NULL;
+}
+// A block of an L2 run of heap's is back from another thread (owner; letter.h).
+void hak_heap_take_back_l2(hak_heap_t *heap, hak_slab_t *slab, uint64_t block);
 // Makes a partial slab of the class, of which `from` has some, one of `to` (owner of both).
 void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned size_class);
 // Takes partial slabs of the class, or of its group if it finds none, from an orphan; false

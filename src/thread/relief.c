@@ -4,6 +4,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/letter.h"
 
 #define AT_LEAST 16  // emptied slabs, 1 MiB, before anybody looks
 #define POSTED_PER 4 // or one for so many that had to be posted again last time
@@ -44,6 +45,7 @@ static void take(hak_heap_t *mine, hak_slab_t *slab, hak_parcel_t *parcel) {
 static void relieve(hak_heap_t *heap, hak_heap_t *mine) {
   hak_parcel_t parcel = {0};
   uint32_t posted = 0;
+  hak_letter_recall(heap, mine);
   hak_store_relaxed(&heap->emptied, 0u);
   // Acquire: as in hak_heap_drain.
   uint32_t index = hak_exchange_seq_cst(&heap->inbox, 0);
@@ -84,7 +86,8 @@ void hak_relief_all(hak_heap_t *mine) {
   if (!hak_option(RELIEF)) return;
   for (uint32_t id = 1; id <= hak_heap_count(); id++) {
     hak_heap_t *heap = hak_heap_by_id(id);
-    if (heap != mine && may_relieve(heap) && hak_load_relaxed(&heap->emptied) != 0)
-      relieve(heap, mine);
+    if (heap == mine || !may_relieve(heap)) continue;
+    hak_letter_recall(heap, mine);
+    if (hak_load_relaxed(&heap->emptied) != 0) relieve(heap, mine);
   }
 }

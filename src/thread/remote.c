@@ -6,6 +6,7 @@
 #include "superslab/slab.h"
 #include "thread/commons.h"
 #include "thread/heap.h"
+#include "thread/letter.h"
 #include "thread/relief.h"
 
 // The block that the chain ends with was handed over last time already: it is taken off
@@ -103,6 +104,7 @@ static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
 
 void hak_remote_flush(hak_heap_t *heap) {
   heap->ticks = 0;
+  hak_letter_send_all(heap);
   if (heap->pending == 0) return;
   hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);
   for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++)
@@ -154,7 +156,7 @@ void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const cha
 
 bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   const hak_remote_entry_t *entry = entry_of(heap, slab);
-  return entry->slab == slab && (entry->mask >> block & 1);
+  return (entry->slab == slab && (entry->mask >> block & 1)) || hak_letter_holds(heap, slab, block);
 }
 
 HAK_NOINLINE static void free_l2_deferred(hak_heap_t *heap, hak_slab_t *slab, uint32_t block,
@@ -172,9 +174,14 @@ HAK_NOINLINE static void free_l2_deferred(hak_heap_t *heap, hak_slab_t *slab, ui
 }
 
 void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
-  if (HAK_LIKELY(!hak_option(POOL_MID_INUSE_DEFERRED)))
+  if (HAK_UNLIKELY(hak_option(POOL_MID_INUSE_DEFERRED)))
+    free_l2_deferred(heap, slab, block, function);
+  else if (!hak_letter_add(heap, slab, block, function))
     push_l2(slab, (uint64_t)1 << block, 1, heap, function);
-  else free_l2_deferred(heap, slab, block, function);
+}
+
+void hak_remote_push_l2(hak_slab_t *slab, uint64_t block, hak_heap_t *mine) {
+  push_l2(slab, block, 1, mine, "free");
 }
 
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {

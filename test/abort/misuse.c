@@ -217,6 +217,13 @@ static void others_tiny(void) { // each of two threads frees it once
   run(free_it, p);
   free(keep);
 }
+static void others_l2(void) {
+  void *p = malloc(6000), *keep = malloc(6000);
+  expect(p, "double free of a %zu-byte block", size_of(p));
+  run(free_it, p);
+  run(free_it, p);
+  free(keep);
+}
 static void owner_then_other_l2(void) {
   void *p = malloc(6000), *keep = malloc(6000);
   expect(p, "double free of a %zu-byte block", size_of(p));
@@ -406,7 +413,7 @@ static const struct {
     CASE(l2_apart_4097), CASE(l2_apart_8192), CASE(l2_apart_57344),
     CASE(l25_57345), CASE(l25_65536), CASE(l25_300000), CASE(l25_1_mib), CASE(l25_apart),
     CASE(huge_twice), CASE(remote_tiny), CASE(remote_l2), CASE(remote_l25),
-    CASE(owner_then_other_l2), CASE(orphan_l2), CASE(others_tiny),
+    CASE(owner_then_other_l2), CASE(orphan_l2), CASE(others_tiny), CASE(others_l2),
     CASE(list_cut), CASE(exit_inside_tiny), CASE(exit_twice_tiny), CASE(exit_link),
     CASE(misaligned_tiny_1), CASE(misaligned_tiny_8), CASE(misaligned_l2_1),
     CASE(misaligned_l2_8), CASE(misaligned_l25_1), CASE(misaligned_l25_8),

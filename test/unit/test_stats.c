@@ -300,6 +300,7 @@ static void deferred_frees(void) {
   hak_free(hak_malloc(1));
   hak_option(NURSERY) = 0; // a shared heap hands over at each call
   hak_option(POOL_MID_INUSE_DEFERRED) = deferred;
+  hak_option(LETTERS) = 0; // one by one, if not deferred
   hak_option(REMOTE_PENDING) = 16 * MIB;
   for (unsigned i = 0; i < COUNT(middle); i++) CHECK((middle[i] = hak_malloc(3000)) != NULL);
   unit_join(unit_start(free_middle, NULL));

@@ -48,7 +48,7 @@ TABLE = [(re.compile(file), re.compile(function), layer) for file, function, lay
     (r"superslab/slab\.c", r"hak_slab_collect|collect_tiny", "remote"),
     (r"superslab/(slab|trim)\.c", r".*", "refill"),
     (r"thread/remote\.[ch]", r".*", "remote"),
-    (r"thread/relief\.[ch]", r".*", "remote"),
+    (r"thread/(letter|relief)\.[ch]", r".*", "remote"),
     (r"thread/heap\.c", r"hak_heap_drain|take_back|hak_heap_post|hak_heap_service", "remote"),
     (r"thread/warm\.[ch]", r".*", "warm"),
     (r"thread/ring\.c", r".*", "large"),

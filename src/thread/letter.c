@@ -1,0 +1,154 @@
+#include "thread/letter.h"
+
+#include "core/misuse.h"
+#include "core/options.h"
+#include "superslab/seal.h"
+#include "thread/commons.h"
+#include "thread/heap.h"
+#include "thread/remote.h"
+#include "thread/ring.h"
+
+#define OFF_BLOCKS 1024 // after an owner did not come by its mail: docs/decisions/0036-letters.md
+
+// Relaxed: whoever sends a letter looks after its owner once more (hak_heap_service).
+static bool gets_letters(hak_heap_t *owner) {
+  return hak_load_relaxed(&owner->state) == HAK_HEAP_ATTACHED &&
+         !hak_load_relaxed(&owner->common) && !hak_load_relaxed(&owner->nursery);
+}
+
+static void deliver_one(uint32_t hint, hak_heap_t *mine) {
+  hak_remote_push_l2(hak_hint_slab(hint), (uint64_t)1 << hak_hint_number(hint), mine);
+}
+
+void hak_letter_recall(hak_heap_t *heap, hak_heap_t *mine) {
+  if (hak_load_relaxed(&heap->mail) == NULL) return;
+  // Acquire: pairs with the release in send: the letters' contents.
+  hak_letter_t *letter = hak_exchange_seq_cst(&heap->mail, NULL), *next;
+  for (; letter; letter = next) {
+    next = letter->next;
+    for (unsigned i = 0; i < letter->count; i++) deliver_one(letter->hint[i], mine);
+    // Release: pairs with the acquire in find; this thread is done with the letter.
+    hak_store_release(&letter->sent, false);
+    if (mine) hak_heap_count_stat(mine, HAK_STAT_letter_recall, 1);
+  }
+}
+
+static void send(hak_heap_t *heap, hak_letter_t *letter) {
+  hak_heap_t *owner = letter->owner;
+  hak_letter_t *top = hak_load_relaxed(&owner->mail);
+  letter->owner = NULL;
+  letter->to = owner;
+  hak_heap_count_stat(heap, HAK_STAT_letter_send, 1);
+  hak_store_relaxed(&letter->sent, true); // published with the letter
+  do letter->next = top;
+  // Release: pairs with the acquire in hak_letter_open_all and hak_letter_recall. Seq_cst: also
+  // orders the look at the owner's state, as a post does (R2).
+  while (!hak_cas_seq_cst(&owner->mail, &top, letter));
+  if (hak_load_relaxed(&owner->state) == HAK_HEAP_DEAD) hak_letter_recall(owner, heap);
+  else hak_heap_service(owner);
+}
+
+void hak_letter_send_all(hak_heap_t *heap) {
+  for (unsigned i = 0; i < HAK_LETTERS; i++)
+    if (heap->letters[i].owner) send(heap, &heap->letters[i]);
+}
+
+// One that is written for the owner, else one that can be begun; NULL: there is neither.
+static hak_letter_t *find(hak_heap_t *heap, const hak_heap_t *owner) {
+  hak_letter_t *found = NULL;
+  for (unsigned i = 0; i < HAK_LETTERS; i++) {
+    hak_letter_t *letter = &heap->letters[i];
+    if (letter->owner == owner) return letter;
+    // Acquire: pairs with the release of who opened it or took it back.
+    if (!letter->owner && !hak_load_acquire(&letter->sent)) found = letter;
+  }
+  return found;
+}
+
+// All are on their way or written for others.
+static void make_room(hak_heap_t *heap) {
+  if (heap->letter->owner) {
+    send(heap, heap->letter);
+    return;
+  }
+  heap->letters_off = OFF_BLOCKS;
+  for (unsigned i = 0; i < HAK_LETTERS; i++)
+    // Relaxed: if it was opened meanwhile, its owner's mail is taken all the same.
+    if (hak_load_relaxed(&heap->letters[i].sent)) hak_letter_recall(heap->letters[i].to, heap);
+}
+
+// The letter for the owner of the run that comes next; false: none.
+HAK_NOINLINE static bool begin(hak_heap_t *heap, hak_heap_t *owner) {
+  if (heap->letters_off != 0) {
+    heap->letters_off--;
+    return false;
+  }
+  // What a nursery has written would wait for another thread.
+  if (!hak_option(LETTERS) || !gets_letters(owner) || hak_load_relaxed(&heap->nursery))
+    return false;
+  hak_letter_t *letter = find(heap, owner);
+  if (!letter) {
+    make_room(heap);
+    return false;
+  }
+  heap->letter = letter;
+  if (letter->owner) return true;
+  *letter = (hak_letter_t){.owner = owner};
+  return true;
+}
+
+static bool names(const hak_letter_t *letter, uint32_t hint) {
+  uint32_t found = 0;
+  for (unsigned i = 0; i < HAK_LETTER_HINTS; i++) found |= letter->hint[i] == hint;
+  return found != 0;
+}
+
+bool hak_letter_add(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
+  hak_heap_t *owner = hak_load_relaxed(&slab->holder);
+  uint32_t hint = slab->hint | block, size = (uint32_t)hak_class_size(hak_slab_class(slab));
+  if (size <= HAK_COMMONS_BLOCK_MAX) return false;
+  if (HAK_UNLIKELY(heap->letter->owner != owner) && !begin(heap, owner)) return false;
+  hak_letter_t *letter = heap->letter;
+  if (HAK_UNLIKELY(names(letter, hint))) {
+    hak_misuse_double_free(function, slab->start + (size_t)block * size, size - HAK_TAIL);
+    return true;
+  }
+  hak_owner_inc(&heap->stats[HAK_STAT_free_remote]);
+  letter->hint[letter->count++] = hint;
+  letter->bytes += size;
+  if (letter->count == HAK_LETTER_HINTS || letter->bytes >= HAK_LETTER_BYTES) send(heap, letter);
+  return true;
+}
+
+bool hak_letter_holds(const hak_heap_t *heap, const hak_slab_t *slab, uint32_t block) {
+  for (unsigned i = 0; i < HAK_LETTERS; i++)
+    if (heap->letters[i].owner && names(&heap->letters[i], slab->hint | block)) return true;
+  return false;
+}
+
+// A block that was freed twice may be of a run that is none any more, or another's.
+static void open_one(hak_heap_t *heap, uint32_t hint) {
+  hak_slab_t *slab = hak_hint_slab(hint);
+  uint64_t bit = (uint64_t)1 << hak_hint_number(hint);
+  size_t size = hak_class_size(hak_slab_class(slab));
+  if (HAK_UNLIKELY(hak_load_relaxed(&slab->holder) != heap)) deliver_one(hint, heap);
+  else if (HAK_UNLIKELY(hak_load_relaxed(&slab->mask) & bit))
+    hak_misuse_double_free("free", slab->start + hak_hint_number(hint) * size, size - HAK_TAIL);
+  else hak_heap_take_back_l2(heap, slab, bit);
+}
+
+void hak_letter_open_all(hak_heap_t *heap) {
+  // Acquire: pairs with the release in send: the letters' contents.
+  hak_letter_t *letter = hak_exchange_seq_cst(&heap->mail, NULL), *next;
+  for (; letter; letter = next) {
+    next = letter->next;
+    for (unsigned i = 0; i < letter->count; i++) open_one(heap, letter->hint[i]);
+    // Release: pairs with the acquire in find; this thread is done with the letter.
+    hak_store_release(&letter->sent, false);
+  }
+}
+
+void hak_letter_after_fork(hak_heap_t *mine) {
+  for (unsigned i = 0; i < HAK_LETTERS; i++) hak_store_relaxed(&mine->letters[i].sent, false);
+  hak_store_relaxed(&mine->mail, (hak_letter_t *)NULL);
+}
