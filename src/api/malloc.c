@@ -64,7 +64,7 @@ HAK_INLINE size_t usable_here(const void *p) {
   if (hak_differs(&slab->local, hak_tls_heap)) {
     uint32_t number;
     slab -= slab->offset;
-    bool ours = !hak_differs(&slab->holder, hak_tls_heap) && hak_slab_block_l2(slab, p, &number) &&
+    bool ours = !hak_differs(&slab->holder, hak_tls_heap) && hak_slab_block(slab, p, &number) &&
                 !(hak_load_relaxed(&slab->mask) >> number & 1) &&
                 hak_load_relaxed(&hak_tls_heap->mail) == NULL;
     return ours ? hak_class_size(hak_slab_class(slab)) : 0;

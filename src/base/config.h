@@ -46,8 +46,8 @@
 #define HAK_ADDRESS_END ((size_t)1 << HAK_ADDRESS_BITS) // no block is that large
 
 // Deferred remote frees: a direct-mapped map of this many slabs per thread.
-// 32 entries: docs/decisions/0003.
-#define HAK_REMOTE_MAP_SHIFT 5
+// 64 entries: docs/decisions/0003, 0023.
+#define HAK_REMOTE_MAP_SHIFT 6
 #define HAK_REMOTE_MAP_SIZE (1u << HAK_REMOTE_MAP_SHIFT)
 
 // Letters (thread/letter.h): a thread has so many, each with room for so many L2 blocks.

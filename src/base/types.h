@@ -95,13 +95,11 @@ struct hak_slab {
     _Atomic(hak_heap_t *) holder; // L2: the owning heap (local is NULL)
     hak_word_t bytes;             // L2.5: usable bytes of the block
   };
-  char *start; // tiny, L2: address of block 0
-  union {
-    uint64_t inverse; // L2: ceil(2^64 / block size)
-    uint64_t size;    // tiny, secure library: bytes of a block
-  };
+  char *start;                // tiny, L2: address of block 0
+  uint64_t inverse;           // tiny, L2: ceil(2^64 / size)
   hak_ring_t *ring;           // L2: of the owner and class (owner field)
   uint32_t hint;              // L2: what names block 0 in a ring, see thread/ring.h
+  uint32_t size;              // tiny, L2: bytes of a block
   uint16_t capacity;          // blocks in the slab or run
   _Atomic uint8_t size_class; // 0..HAK_CLASSES-1
   _Atomic uint8_t kind;       // hak_kind_t
@@ -159,14 +157,14 @@ _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 
 // Remote frees this thread has not handed over yet, one slab per entry.
 typedef struct {
-  hak_slab_t *slab;
   union {
-    void *head;    // tiny: chain, linked through the blocks' first word
-    uint64_t mask; // L2
+    uint64_t chain; // tiny: as in `remote`, linked through the blocks' first word
+    uint64_t mask;  // L2: likewise
   };
-  void *tail;
-  uint32_t count;
+  uint32_t slab; // its index, 0: none
+  uint16_t tail; // tiny: the chain's last block, bytes from a multiple of HAK_SLAB_SIZE
 } hak_remote_entry_t;
+_Static_assert(sizeof(hak_remote_entry_t) == 16 && HAK_SLAB_SHIFT == 16, "1 KiB for 64 of them");
 
 // L2 blocks of another heap's runs that this thread freed, and that heap's place for such: see
 // thread/letter.h.

@@ -29,6 +29,8 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->absent = 0;
   slab->waits = false;
   hak_store_relaxed(&slab->roomy, tiny && hak_load_relaxed(&heap->nursery));
+  slab->size = info->size;
+  slab->inverse = UINT64_MAX / info->size + 1;
   slab->start = hak_slab_start(slab) + hak_class_gap(size_class, hak_slab_index(slab));
   hak_store_relaxed(&slab->remote, (uint64_t)0);
   if (tiny) {
@@ -36,12 +38,10 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
     slab->chains = 0;
     hak_store_relaxed(&slab->allocs, (uint64_t)0);
     hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
-    if (HAK_SECURE) slab->size = info->size;
   } else {
     hak_store_relaxed(&slab->mask, hak_slab_all(info->capacity));
     slab->seen = 0;
     slab->first = slab->start;
-    slab->inverse = UINT64_MAX / info->size + 1;
     slab->hint = hak_slab_index(slab) << HAK_HINT_NUMBER_BITS;
     for (unsigned i = 1; i < info->run; i++) {
       slab[i].offset = (uint8_t)i;

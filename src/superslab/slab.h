@@ -57,25 +57,15 @@ HAK_INLINE void hak_slab_set_roomy(hak_slab_t *slab) {
 #define HAK_HINT_NUMBER_BITS 6
 _Static_assert(HAK_L2_BLOCKS_MAX <= 1 << HAK_HINT_NUMBER_BITS, "every block has a number");
 
-// Whether p is the start of a block of an L2 run; number is its number. One
+// Whether p is the start of a block of a tiny slab or an L2 run; number is its number. One
 // multiplication: (n * size + r) * ceil(2^64 / size) is n * 2^64 and a fraction that is
 // below the factor if and only if r is 0, for any offset of a run.
-HAK_INLINE bool hak_slab_block_l2(const hak_slab_t *slab, const void *p, uint32_t *number) {
+HAK_INLINE bool hak_slab_block(const hak_slab_t *slab, const void *p, uint32_t *number) {
   unsigned __int128 product =
       (unsigned __int128)(uint64_t)((const char *)p - slab->start) * slab->inverse;
   uint64_t n = (uint64_t)(product >> 64);
   *number = (uint32_t)n;
   return (uint64_t)product < slab->inverse && n < slab->capacity;
-}
-
-// Whether p, a pointer into a tiny slab, is the start of a block of it; likewise, with the
-// shorter factor of the class: below HAK_SLAB_SIZE its error stays below the factor too.
-HAK_INLINE bool hak_slab_is_block_tiny(const hak_slab_t *slab, const void *p) {
-  uint64_t inverse = hak_classes[hak_slab_class(slab)].inverse;
-  uint64_t offset = (uint64_t)((const char *)p - slab->start), product = offset * inverse;
-  return offset < HAK_SLAB_SIZE && // not before block 0
-         (product & (((uint64_t)1 << HAK_CLASS_INVERSE_BITS) - 1)) < inverse &&
-         product >> HAK_CLASS_INVERSE_BITS < slab->capacity;
 }
 
 // Bytes of a tiny slab before its first block (HAK_COLOUR).

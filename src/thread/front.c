@@ -511,13 +511,20 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const c
 // seen when it collects (L2), or not at all.
 HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
-  hak_kind_t kind = heap == &hak_heap_none ? HAK_KIND_FREE : hak_slab_kind(slab);
+  hak_kind_t kind = hak_slab_kind(slab);
   uint32_t number;
-  if (kind == HAK_KIND_TINY && HAK_LIKELY(hak_slab_is_block_tiny(slab, p)))
-    hak_remote_free_tiny(heap, slab, p, function);
-  else if (kind == HAK_KIND_L2 && HAK_LIKELY(hak_slab_block_l2(slab, p, &number)))
+  bool is_block = hak_slab_block(slab, p, &number);
+  if (HAK_LIKELY(is_block && kind == HAK_KIND_TINY)) {
+    if (HAK_LIKELY(hak_remote_add(heap, slab, p))) return;
+    if (HAK_LIKELY(heap != &hak_heap_none)) {
+      hak_remote_free_tiny(heap, slab, p, function);
+      return;
+    }
+  } else if (is_block && kind == HAK_KIND_L2 && heap != &hak_heap_none) {
     hak_remote_free_l2(heap, slab, number, function);
-  else hak_front_free_slow(p, function);
+    return;
+  }
+  hak_front_free_slow(p, function);
 }
 
 // Not a block of the calling thread's tiny slabs. What is commonest goes straight.
@@ -531,7 +538,7 @@ HAK_HOT void hak_front_free_other(hak_slab_t *slab, void *p, const char *functio
   // One of this thread's L2 runs, and if the tests hold a block of it.
   uint32_t number;
   uint64_t mask = hak_load_relaxed(&slab->mask);
-  if (HAK_UNLIKELY(!hak_slab_block_l2(slab, p, &number) ||
+  if (HAK_UNLIKELY(!hak_slab_block(slab, p, &number) ||
                    ((mask | hak_load_relaxed(&slab->remote)) >> number & 1)))
     hak_front_free_slow(p, function); // says what is wrong
   else put_l2(slab, mask, number);

@@ -11,7 +11,7 @@ _Static_assert((HAK_HELD & (HAK_HELD - 1)) == 0, "held_first and held_end wrap a
 // One that is not of a tiny slab of this heap.
 HAK_NOINLINE static void release_other(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place) {
   hak_block_t block = {.kind = hak_slab_kind(slab), .slab = slab, .place = place, .usable = place};
-  if (block.kind == HAK_KIND_L2) (void)hak_slab_block_l2(slab, p, &block.number);
+  if (block.kind == HAK_KIND_L2) (void)hak_slab_block(slab, p, &block.number);
   hak_front_free_block(heap, &block, p, "free");
 }
 

@@ -9,15 +9,23 @@
 #include "thread/letter.h"
 #include "thread/relief.h"
 
+static void *head_of(const hak_remote_entry_t *entry) {
+  return (void *)(uintptr_t)(entry->chain & HAK_REMOTE_POINTER_MASK);
+}
+static void *tail_of(const hak_remote_entry_t *entry) {
+  return (char *)hak_align_down((uintptr_t)head_of(entry), HAK_SLAB_SIZE) + entry->tail;
+}
+
 // The block that the chain ends with was handed over last time already: it is taken off
 // again and reported. False: there is no other.
 HAK_COLD static bool twice(hak_remote_entry_t *entry, hak_slab_t *slab, const char *function) {
-  void *block = entry->tail, *before = entry->head;
-  for (uint32_t i = 2; i < entry->count; i++) before = hak_link_get(before);
-  entry->tail = before;
-  entry->count--;
-  hak_misuse_double_free(function, block, hak_class_size(hak_slab_class(slab)));
-  return entry->count != 0;
+  void *block = tail_of(entry), *before = head_of(entry);
+  entry->chain -= (uint64_t)1 << HAK_REMOTE_COUNT_SHIFT;
+  uint64_t count = entry->chain >> HAK_REMOTE_COUNT_SHIFT;
+  for (uint64_t i = 1; i < count; i++) before = hak_link_get(before);
+  entry->tail = (uint16_t)(uintptr_t)before;
+  hak_misuse_double_free(function, block, slab->size);
+  return count != 0;
 }
 
 // The caller has set QUEUED.
@@ -48,19 +56,23 @@ HAK_INLINE void count_push(hak_heap_t *mine, uint32_t blocks) {
 static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
                       const char *function) {
   uint64_t old = hak_load_relaxed(&slab->remote), now, count;
+  void *tail = tail_of(entry);
   // Of a slab that is queued others may take care as soon as its last block is in.
   uint64_t capacity = slab->capacity;
   hak_heap_t *owner = hak_load_relaxed(&slab->local);
   do {
     void *top = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
-    if (HAK_UNLIKELY(entry->tail == top) && !twice(entry, slab, function)) return;
-    count = ((old & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT) + entry->count;
-    hak_link_set(entry->tail, top);
-    now = (uintptr_t)entry->head | count << HAK_REMOTE_COUNT_SHIFT;
+    if (HAK_UNLIKELY(tail == top)) {
+      if (!twice(entry, slab, function)) return;
+      tail = tail_of(entry);
+    }
+    hak_link_set(tail, top);
+    now = entry->chain + (old & ~HAK_REMOTE_QUEUED & ~HAK_REMOTE_POINTER_MASK);
+    count = now >> HAK_REMOTE_COUNT_SHIFT;
     // Release: pairs with the acquire in hak_slab_collect, which then sees the
     // chain's links. Seq_cst: also orders the look at the owner's state (R2).
   } while (!hak_cas_seq_cst(&slab->remote, &old, now | HAK_REMOTE_QUEUED));
-  count_push(mine, entry->count);
+  count_push(mine, (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
   bool queued = (old & HAK_REMOTE_QUEUED) != 0;
   if (!queued || count == capacity) pushed(slab, queued, mine, owner, count == capacity);
 }
@@ -88,18 +100,23 @@ HAK_INLINE void push_l2(hak_slab_t *slab, uint64_t blocks, uint32_t count, hak_h
     pushed(slab, (old & HAK_REMOTE_QUEUED) != 0, mine, owner, run);
 }
 
+static uint32_t count_of(hak_slab_t *slab, const hak_remote_entry_t *entry) {
+  return hak_slab_kind(slab) == HAK_KIND_TINY ? (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT)
+                                              : hak_count_bits64(entry->mask);
+}
+
 static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
                  const char *function) {
   if (hak_slab_kind(slab) == HAK_KIND_TINY) push_tiny(slab, entry, mine, function);
-  else push_l2(slab, entry->mask, entry->count, mine, function);
+  else push_l2(slab, entry->mask, hak_count_bits64(entry->mask), mine, function);
 }
 
 static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
   hak_remote_entry_t chain = *entry;
-  entry->slab = NULL;
-  unsigned c = hak_slab_class(chain.slab);
-  heap->pending -= chain.count * (uint32_t)hak_class_size(c);
-  push(chain.slab, &chain, heap, "free");
+  hak_slab_t *slab = hak_slab_at(chain.slab);
+  entry->slab = 0;
+  heap->pending -= count_of(slab, &chain) * slab->size;
+  push(slab, &chain, heap, "free");
 }
 
 void hak_remote_flush(hak_heap_t *heap) {
@@ -109,12 +126,6 @@ void hak_remote_flush(hak_heap_t *heap) {
   hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);
   for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++)
     if (heap->remote_map[i].slab) flush_entry(heap, &heap->remote_map[i]);
-}
-
-// Neighbouring slabs go to different entries.
-static hak_remote_entry_t *entry_of(hak_heap_t *heap, const hak_slab_t *slab) {
-  uint32_t index = hak_slab_index(slab);
-  return &heap->remote_map[(index ^ index >> HAK_REMOTE_MAP_SHIFT) & (HAK_REMOTE_MAP_SIZE - 1)];
 }
 
 HAK_INLINE void added(hak_heap_t *heap, size_t size) {
@@ -128,49 +139,46 @@ HAK_INLINE void begin_entry(hak_heap_t *heap, hak_remote_entry_t *entry, hak_rem
   *entry = first;
 }
 
-HAK_NOINLINE HAK_HOT static void begin_tiny(hak_heap_t *heap, hak_remote_entry_t *entry,
-                                            hak_slab_t *slab, void *p) {
-  hak_link_set(p, NULL);
-  begin_entry(heap, entry, (hak_remote_entry_t){.slab = slab, .head = p, .tail = p, .count = 1});
-  added(heap, hak_class_size(hak_slab_class(slab)));
-}
-
-// No call but at the end of a way, so that nothing is saved.
 void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const char *function) {
-  hak_remote_entry_t *entry = entry_of(heap, slab);
-  HAK_IN_REGISTER(entry);
-  if (HAK_UNLIKELY(entry->slab != slab)) {
-    begin_tiny(heap, entry, slab, p);
-    return;
+  uint32_t index = hak_slab_index(slab);
+  hak_remote_entry_t *entry = hak_remote_entry(heap, index);
+  if (entry->slab == index) {
+    void *head = head_of(entry);
+    if (HAK_UNLIKELY(head == p)) {
+      hak_misuse_double_free(function, p, slab->size);
+      return;
+    }
+    hak_link_set(p, head);
+    entry->chain += (uint64_t)(uintptr_t)p - (uint64_t)(uintptr_t)head;
+  } else {
+    hak_link_set(p, NULL);
+    begin_entry(
+        heap, entry,
+        (hak_remote_entry_t){.chain = (uintptr_t)p, .slab = index, .tail = (uint16_t)(uintptr_t)p});
   }
-  size_t size = hak_class_size(hak_slab_class(slab));
-  if (HAK_UNLIKELY(entry->head == p)) {
-    hak_misuse_double_free(function, p, size);
-    return;
-  }
-  hak_link_set(p, entry->head);
-  entry->head = p;
-  entry->count++;
-  added(heap, size);
+  entry->chain += (uint64_t)1 << HAK_REMOTE_COUNT_SHIFT;
+  added(heap, slab->size);
 }
 
 bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
-  const hak_remote_entry_t *entry = entry_of(heap, slab);
-  return (entry->slab == slab && (entry->mask >> block & 1)) || hak_letter_holds(heap, slab, block);
+  uint32_t index = hak_slab_index(slab);
+  const hak_remote_entry_t *entry = hak_remote_entry(heap, index);
+  return (entry->slab == index && (entry->mask >> block & 1)) ||
+         hak_letter_holds(heap, slab, block);
 }
 
 HAK_NOINLINE static void free_l2_deferred(hak_heap_t *heap, hak_slab_t *slab, uint32_t block,
                                           const char *function) {
-  size_t size = hak_class_size(hak_slab_class(slab));
-  hak_remote_entry_t *entry = entry_of(heap, slab);
-  if (entry->slab != slab) begin_entry(heap, entry, (hak_remote_entry_t){.slab = slab});
+  uint32_t index = hak_slab_index(slab);
+  hak_remote_entry_t *entry = hak_remote_entry(heap, index);
+  if (entry->slab != index) begin_entry(heap, entry, (hak_remote_entry_t){.slab = index});
   if (HAK_UNLIKELY(entry->mask >> block & 1)) {
-    hak_misuse_double_free(function, slab->start + block * size, size - HAK_TAIL);
+    hak_misuse_double_free(function, slab->start + (size_t)block * slab->size,
+                           slab->size - HAK_TAIL);
     return;
   }
   entry->mask |= (uint64_t)1 << block;
-  entry->count++;
-  added(heap, size);
+  added(heap, slab->size);
 }
 
 void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
@@ -185,8 +193,10 @@ void hak_remote_push_l2(hak_slab_t *slab, uint64_t block, hak_heap_t *mine) {
 }
 
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {
-  hak_remote_entry_t entry = {.slab = slab, .count = 1};
-  if (hak_slab_kind(slab) == HAK_KIND_TINY) entry.head = entry.tail = p;
-  else entry.mask = (uint64_t)1 << block;
+  hak_remote_entry_t entry = {.mask = (uint64_t)1 << block};
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) {
+    entry.chain = (uintptr_t)p | (uint64_t)1 << HAK_REMOTE_COUNT_SHIFT;
+    entry.tail = (uint16_t)(uintptr_t)p;
+  }
   push(slab, &entry, NULL, "free");
 }

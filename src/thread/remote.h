@@ -11,7 +11,29 @@
 #ifndef HAK_THREAD_REMOTE_H
 #define HAK_THREAD_REMOTE_H
 
-#include "base/types.h"
+#include "core/options.h"
+#include "superslab/seal.h"
+#include "superslab/slab.h"
+
+// Neighbouring slabs go to different entries.
+HAK_INLINE hak_remote_entry_t *hak_remote_entry(hak_heap_t *heap, uint32_t slab) {
+  return &heap->remote_map[(slab ^ slab >> HAK_REMOTE_MAP_SHIFT) & (HAK_REMOTE_MAP_SIZE - 1)];
+}
+
+// Puts p, the start of a block of a tiny slab, to others of its slab that wait; false: not
+// done, for all that is less common. Of hak_heap_none, where none wait, too.
+HAK_INLINE bool hak_remote_add(hak_heap_t *heap, const hak_slab_t *slab, void *p) {
+  uint32_t index = hak_slab_index(slab), pending = heap->pending + slab->size;
+  hak_remote_entry_t *entry = hak_remote_entry(heap, index);
+  uint64_t chain = entry->chain, head = chain & HAK_REMOTE_POINTER_MASK;
+  if (HAK_UNLIKELY(entry->slab != index) || HAK_UNLIKELY(head == (uintptr_t)p) ||
+      HAK_UNLIKELY(pending > hak_option(REMOTE_PENDING)))
+    return false;
+  hak_link_set(p, (void *)(uintptr_t)head);
+  entry->chain = chain - head + (uintptr_t)p + ((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT);
+  heap->pending = pending;
+  return true;
+}
 
 // p: start of a block of a tiny slab, or block number of an L2 run.
 // function is what the program called, for messages.

@@ -29,7 +29,7 @@ static unsigned sent(hak_heap_t *heap) {
 }
 static bool is_free_in(hak_slab_t *run, void *p) {
   uint32_t number;
-  CHECK(hak_slab_block_l2(run, p, &number));
+  CHECK(hak_slab_block(run, p, &number));
   return hak_load_relaxed(&run->mask) >> number & 1;
 }
 

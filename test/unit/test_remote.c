@@ -22,7 +22,7 @@ static unsigned chain_length(hak_slab_t *slab) {
 }
 static unsigned map_used(hak_heap_t *heap) {
   unsigned n = 0;
-  for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++) n += heap->remote_map[i].slab != NULL;
+  for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++) n += heap->remote_map[i].slab != 0;
   return n;
 }
 
@@ -82,35 +82,42 @@ ISOLATED(one_chain_per_slab)
 
 // More slabs than entries: an entry that is needed is flushed, nothing is lost.
 static void collisions(void) {
+  static void *blocks[2 * BLOCKS_MAX];
   hak_heap_t *me = mine();
   hak_option(REMOTE_PENDING) = 16 << 20;
-  hak_option(RELIEF) = 0; // the owner is to collect all of it
-  start(&other, 1024, 64 * 60);
+  hak_option(RELIEF) = 0; // the owners are to collect all of it
+  start(&other, 1024, BLOCKS_MAX), start(&second, 1024, BLOCKS_MAX);
+  unsigned slabs = 2 * (BLOCKS_MAX / hak_classes[hak_size_class(1024)].capacity + 1);
+  CHECK(slabs > HAK_REMOTE_MAP_SIZE);
+  for (unsigned i = 0; i < BLOCKS_MAX; i++)
+    blocks[i] = other.blocks[i], blocks[BLOCKS_MAX + i] = second.blocks[i];
   uint64_t seed = 9;
-  for (unsigned i = other.count - 1; i > 0; i--) { // shuffled: every free another slab
+  for (unsigned i = COUNT(blocks) - 1; i > 0; i--) { // shuffled: every free another slab
     unsigned j = (unsigned)chance_below(&seed, i + 1);
-    void *t = other.blocks[i];
-    other.blocks[i] = other.blocks[j], other.blocks[j] = t;
+    void *t = blocks[i];
+    blocks[i] = blocks[j], blocks[j] = t;
   }
-  for (unsigned i = 0; i < other.count; i++) {
-    give(other.blocks[i]);
+  for (unsigned i = 0; i < COUNT(blocks); i++) {
+    give(blocks[i]);
     unsigned held = 0;
     for (unsigned e = 0; e < HAK_REMOTE_MAP_SIZE; e++) {
       const hak_remote_entry_t *entry = &me->remote_map[e];
       if (!entry->slab) continue;
-      CHECK(hak_slab_owner(entry->slab) == other.heap);
-      held += entry->count * 1024;
+      hak_heap_t *owner = hak_slab_owner(hak_slab_at(entry->slab));
+      CHECK(owner == other.heap || owner == second.heap);
+      held += (unsigned)(entry->chain >> HAK_REMOTE_COUNT_SHIFT) * 1024;
       for (unsigned f = 0; f < e; f++) CHECK(me->remote_map[f].slab != entry->slab);
     }
     CHECK_EQUAL(me->pending, held);
   }
   hak_remote_flush(me);
-  CHECK_EQUAL(stat(me, HAK_STAT_free_remote), other.count);
-  CHECK(stat(me, HAK_STAT_remote_push) <= 61);
-  CHECK(stat(me, HAK_STAT_remote_flush) > 61);
-  tell(&other, DRAIN);
-  CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), other.count);
-  tell(&other, END);
+  CHECK_EQUAL(stat(me, HAK_STAT_free_remote), COUNT(blocks));
+  CHECK(stat(me, HAK_STAT_remote_push) <= slabs);
+  CHECK(stat(me, HAK_STAT_remote_flush) > slabs);
+  tell(&other, DRAIN), tell(&second, DRAIN);
+  CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), BLOCKS_MAX);
+  CHECK_EQUAL(stat(second.heap, HAK_STAT_remote_collect), BLOCKS_MAX);
+  tell(&other, END), tell(&second, END);
 }
 ISOLATED(collisions)
 

@@ -110,12 +110,8 @@ static void starts_of_blocks(void) {
       size_t at = offset - gap;
       bool is = offset >= gap && at % size == 0 && at / size < slab->capacity;
       uint32_t number;
-      if (c < HAK_TINY_CLASSES) {
-        CHECK_EQUAL(hak_slab_is_block_tiny(slab, start + offset), is);
-      } else {
-        CHECK_EQUAL(hak_slab_block_l2(slab, start + offset, &number), is);
-        if (is) CHECK_EQUAL(number, at / size);
-      }
+      CHECK_EQUAL(hak_slab_block(slab, start + offset, &number), is);
+      if (is) CHECK_EQUAL(number, at / size);
     }
     give_back(slab);
   }
