@@ -2,6 +2,7 @@
 
 #include "core/misuse.h"
 #include "core/options.h"
+#include "core/print.h"
 #include "superslab/seal.h"
 #include "thread/commons.h"
 #include "thread/heap.h"
@@ -17,7 +18,16 @@ static bool gets_letters(hak_heap_t *owner) {
 }
 
 static void deliver_one(uint32_t hint, hak_heap_t *mine) {
-  hak_remote_push_l2(hak_hint_slab(hint), (uint64_t)1 << hak_hint_number(hint), mine);
+  hak_slab_t *slab = hak_hint_slab(hint);
+  uint32_t number = hak_hint_number(hint);
+  if (HAK_LIKELY(hak_slab_kind(slab) == HAK_KIND_L2 && number < slab->capacity)) {
+    hak_remote_push_l2(slab, (uint64_t)1 << number, mine);
+    return;
+  }
+  // A block that is not free keeps its run.
+  hak_message("free: double free of block %u in the run at %p, which has no live block any more",
+              (uint64_t)number, hak_slab_start(slab));
+  hak_misuse_finish();
 }
 
 void hak_letter_recall(hak_heap_t *heap, hak_heap_t *mine) {
@@ -126,7 +136,7 @@ bool hak_letter_holds(const hak_heap_t *heap, const hak_slab_t *slab, uint32_t b
   return false;
 }
 
-// A block that was freed twice may be of a run that is none any more, or another's.
+// The run may be another heap's by now; of a block that was freed twice it may be none any more.
 static void open_one(hak_heap_t *heap, uint32_t hint) {
   hak_slab_t *slab = hak_hint_slab(hint);
   uint64_t bit = (uint64_t)1 << hak_hint_number(hint);

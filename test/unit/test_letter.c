@@ -173,6 +173,28 @@ static void adopted_meanwhile(void) {
 }
 ISOLATED(adopted_meanwhile)
 
+// One that was freed three times: reported, also where its run has gone meanwhile.
+static void freed_again(void) {
+  hak_heap_t *me = mine();
+  hak_option(ABORT) = 0;
+  hak_option(WARM_POOL) = 0;
+  start(&other, SIZE, 40);
+  hak_slab_t *run = run_of(other.blocks[0]);
+  give(other.blocks[0]);
+  hak_remote_flush(me);
+  for (unsigned i = 1; i < run->capacity; i++) give(other.blocks[i]);
+  hak_remote_flush(me);
+  give(other.blocks[0]);
+  hak_remote_flush(me);
+  CHECK_EQUAL(sent(me), 3);
+  tell(&other, DRAIN); // the last one is opened first
+  CHECK_EQUAL(hak_slab_kind(run), HAK_KIND_FREE);
+  CHECK_EQUAL(run->remote, 0);
+  CHECK_EQUAL(sent(me), 0);
+  tell(&other, END);
+}
+ISOLATED(freed_again)
+
 static void not_for_all(void) {
   hak_heap_t *me = mine();
   start(&other, 2000, 4); // of a class that is the commons'
@@ -259,9 +281,10 @@ ISOLATED(circle)
 int main(void) {
   hak_option(NURSERY) = 0; // threads have heaps of their own here
   const struct CMUnitTest tests[] = {
-    ISOLATED_TEST(to_the_owner),  ISOLATED_TEST(when_full),       ISOLATED_TEST(two_owners),
-    ISOLATED_TEST(owner_sleeps),  ISOLATED_TEST(owner_has_ended), ISOLATED_TEST(adopted_meanwhile),
-    ISOLATED_TEST(not_for_all),   ISOLATED_TEST(in_a_child),      ISOLATED_TEST(circle),
+    ISOLATED_TEST(to_the_owner), ISOLATED_TEST(when_full),       ISOLATED_TEST(two_owners),
+    ISOLATED_TEST(owner_sleeps), ISOLATED_TEST(owner_has_ended), ISOLATED_TEST(adopted_meanwhile),
+    ISOLATED_TEST(freed_again),  ISOLATED_TEST(not_for_all),     ISOLATED_TEST(in_a_child),
+    ISOLATED_TEST(circle),
   };
   return RUN(tests);
 }
