@@ -115,7 +115,7 @@ static bool names(const hak_letter_t *letter, uint32_t hint) {
 
 bool hak_letter_add(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function) {
   hak_heap_t *owner = hak_load_relaxed(&slab->holder);
-  uint32_t hint = slab->hint | block, size = (uint32_t)hak_class_size(hak_slab_class(slab));
+  uint32_t hint = slab->hint | block, size = slab->size;
   if (size <= HAK_COMMONS_BLOCK_MAX) return false;
   if (HAK_UNLIKELY(heap->letter->owner != owner) && !begin(heap, owner)) return false;
   hak_letter_t *letter = heap->letter;
@@ -140,7 +140,7 @@ bool hak_letter_holds(const hak_heap_t *heap, const hak_slab_t *slab, uint32_t b
 static void open_one(hak_heap_t *heap, uint32_t hint) {
   hak_slab_t *slab = hak_hint_slab(hint);
   uint64_t bit = (uint64_t)1 << hak_hint_number(hint);
-  size_t size = hak_class_size(hak_slab_class(slab));
+  size_t size = slab->size;
   if (HAK_UNLIKELY(hak_load_relaxed(&slab->holder) != heap)) deliver_one(hint, heap);
   else if (HAK_UNLIKELY(hak_load_relaxed(&slab->mask) & bit))
     hak_misuse_double_free("free", slab->start + hak_hint_number(hint) * size, size - HAK_TAIL);
