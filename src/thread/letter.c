@@ -17,7 +17,7 @@ static bool gets_letters(hak_heap_t *owner) {
          !hak_load_relaxed(&owner->common) && !hak_load_relaxed(&owner->nursery);
 }
 
-static void deliver_one(uint32_t hint, hak_heap_t *mine) {
+static void deliver_one(hak_heap_t *mine, uint32_t hint) {
   hak_slab_t *slab = hak_hint_slab(hint);
   uint32_t number = hak_hint_number(hint);
   if (HAK_LIKELY(hak_slab_kind(slab) == HAK_KIND_L2 && number < slab->capacity)) {
@@ -30,17 +30,25 @@ static void deliver_one(uint32_t hint, hak_heap_t *mine) {
   hak_misuse_finish();
 }
 
-void hak_letter_recall(hak_heap_t *heap, hak_heap_t *mine) {
-  if (hak_load_relaxed(&heap->mail) == NULL) return;
+// Takes the mail of a heap and goes through it; how many letters it was.
+HAK_INLINE uint32_t read_mail(hak_heap_t *heap, void (*one)(hak_heap_t *, uint32_t),
+                              hak_heap_t *mine) {
   // Acquire: pairs with the release in send: the letters' contents.
   hak_letter_t *letter = hak_exchange_seq_cst(&heap->mail, NULL), *next;
-  for (; letter; letter = next) {
+  uint32_t letters = 0;
+  for (; letter; letter = next, letters++) {
     next = letter->next;
-    for (unsigned i = 0; i < letter->count; i++) deliver_one(letter->hint[i], mine);
+    for (unsigned i = 0; i < letter->count; i++) one(mine, letter->hint[i]);
     // Release: pairs with the acquire in find; this thread is done with the letter.
     hak_store_release(&letter->sent, false);
-    if (mine) hak_heap_count_stat(mine, HAK_STAT_letter_recall, 1);
   }
+  return letters;
+}
+
+void hak_letter_recall(hak_heap_t *heap, hak_heap_t *mine) {
+  if (hak_load_relaxed(&heap->mail) == NULL) return;
+  uint32_t letters = read_mail(heap, deliver_one, mine);
+  if (mine) hak_heap_count_stat(mine, HAK_STAT_letter_recall, letters);
 }
 
 static void send(hak_heap_t *heap, hak_letter_t *letter) {
@@ -51,8 +59,8 @@ static void send(hak_heap_t *heap, hak_letter_t *letter) {
   hak_heap_count_stat(heap, HAK_STAT_letter_send, 1);
   hak_store_relaxed(&letter->sent, true); // published with the letter
   do letter->next = top;
-  // Release: pairs with the acquire in hak_letter_open_all and hak_letter_recall. Seq_cst: also
-  // orders the look at the owner's state, as a post does (R2).
+  // Release: pairs with the acquire in read_mail. Seq_cst: also orders the look at the
+  // owner's state, as a post does (R2).
   while (!hak_cas_seq_cst(&owner->mail, &top, letter));
   if (hak_load_relaxed(&owner->state) == HAK_HEAP_DEAD) hak_letter_recall(owner, heap);
   else hak_heap_service(owner);
@@ -141,22 +149,13 @@ static void open_one(hak_heap_t *heap, uint32_t hint) {
   hak_slab_t *slab = hak_hint_slab(hint);
   uint64_t bit = (uint64_t)1 << hak_hint_number(hint);
   size_t size = slab->size;
-  if (HAK_UNLIKELY(hak_load_relaxed(&slab->holder) != heap)) deliver_one(hint, heap);
+  if (HAK_UNLIKELY(hak_load_relaxed(&slab->holder) != heap)) deliver_one(heap, hint);
   else if (HAK_UNLIKELY(hak_load_relaxed(&slab->mask) & bit))
     hak_misuse_double_free("free", slab->start + hak_hint_number(hint) * size, size - HAK_TAIL);
   else hak_heap_take_back_l2(heap, slab, bit);
 }
 
-void hak_letter_open_all(hak_heap_t *heap) {
-  // Acquire: pairs with the release in send: the letters' contents.
-  hak_letter_t *letter = hak_exchange_seq_cst(&heap->mail, NULL), *next;
-  for (; letter; letter = next) {
-    next = letter->next;
-    for (unsigned i = 0; i < letter->count; i++) open_one(heap, letter->hint[i]);
-    // Release: pairs with the acquire in find; this thread is done with the letter.
-    hak_store_release(&letter->sent, false);
-  }
-}
+void hak_letter_open_all(hak_heap_t *heap) { read_mail(heap, open_one, heap); }
 
 void hak_letter_after_fork(hak_heap_t *mine) {
   for (unsigned i = 0; i < HAK_LETTERS; i++) hak_store_relaxed(&mine->letters[i].sent, false);
