@@ -100,7 +100,7 @@ ROWS = (
     Row("M7", "huge pages for arrays", "case_arrays", "40 4 8 64", "8 4 8 16", ("THP=auto", "THP=never"),
         ("huge_alloc", "huge_reuse", "huge_fill")),
     Row("X1", "free pipeline", "larson", "1 8 1000 5000 100 4141 4", "1 8 1000 1000 10 4141 4",
-        ("REMOTE_PENDING=64K", "REMOTE_PENDING=0"), ("free_remote", "remote_flush", "remote_collect", "slab_empty")),
+        ("REMOTE_PENDING=128K", "REMOTE_PENDING=0"), ("free_remote", "remote_flush", "remote_collect", "slab_empty")),
     Row("X1", "slabs whose blocks others free", "case_producer", "4 3000000", "4 200000", ("COMMONS=1", "COMMONS=0"),
         ("free_remote", "commons_give", "refill_commons"), "steady_rss_kib"),
     Row("X3", "statistics", "bench_random_mixed", "5000000 8192 42", "200000 8192 42", ("STATS=0", "STATS=1,STATS_FILE=/dev/null")),

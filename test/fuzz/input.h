@@ -48,7 +48,7 @@ typedef struct {
 
 static inline header_t read_header(const uint8_t *b) {
   static const uint64_t lru_caps[] = {2, 0, 1, 64}, full_marks[] = {8, 1, 2, 64};
-  static const uint64_t pendings[] = {65536, 0, 100, 1 << 24}, batches[] = {64, 16, 17, 128};
+  static const uint64_t pendings[] = {131072, 0, 100, 1 << 24}, batches[] = {64, 16, 17, 128};
   static const uint64_t prefaults[] = {0, 1, 16, 254}, prewarms[] = {0, 1, 7, 64};
   static const uint64_t prefills[] = {0, 1, 3, 15};
   static const unsigned kinds[] = {HAK_FAULT_ALL, HAK_FAULT_MAP, HAK_FAULT_COMMIT, HAK_FAULT_REMAP,

@@ -129,7 +129,7 @@ static void suffixes(void **state) {
     char variable[100];
     snprintf(variable, sizeof variable, "HAKMEM_REMOTE_PENDING=%s", bad[i]);
     START(variable);
-    value("REMOTE_PENDING", 65536);
+    value("REMOTE_PENDING", 131072);
     has("ignored");
   }
 }
