@@ -310,8 +310,8 @@ static void *alloc_above_tiny(size_t size, bool exact, bool *zeroed) {
   hak_slab_t *slab = heap->l2[c];
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (mask == 0 && ring->count == 0 && !exact && hak_load_relaxed(&heap->inbox) == 0) {
-    void *p = borrow(heap, c + HAK_TINY_CLASSES, zeroed);
-    return p ? hand_out(p, size) : alloc_any(size, true, zeroed); // so it is without a heap
+    void *p = heap != &hak_heap_none ? borrow(heap, c + HAK_TINY_CLASSES, zeroed) : NULL;
+    return p ? hand_out(p, size) : alloc_any(size, true, zeroed);
   }
   if (mask == 0 || ring->count != 0) return alloc_any(size, exact, zeroed);
   ring->missed = true;
@@ -506,6 +506,23 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const c
   else hak_remote_free_l2(heap, slab, block->number, function);
 }
 
+// A thread without a heap: the block goes straight back if it is a nursery's.
+HAK_NOINLINE static void free_young(hak_slab_t *slab, void *p, uint32_t number,
+                                    const char *function) {
+  hak_block_t block = {
+      .kind = hak_slab_kind(slab), .slab = slab, .number = number, .usable = slab->size};
+  hak_heap_t *nursery = NULL;
+  if (block.kind == HAK_KIND_TINY || !is_free_l2(slab, number))
+    nursery = hak_nursery_enter_for(slab);
+  if (!nursery) {
+    hak_front_free_slow(p, function);
+    return;
+  }
+  if (block.kind == HAK_KIND_TINY) free_tiny(nursery, &block, p, function);
+  else free_l2(nursery, &block, p, function);
+  hak_nursery_leave(nursery);
+}
+
 // The same for everything that is not a block of one of this thread's L2 runs. Of another
 // heap's slab or run only the read-mostly line is looked at: what was freed there already is
 // seen when it collects (L2), or not at all.
@@ -516,15 +533,14 @@ HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const c
   bool is_block = hak_slab_block(slab, p, &number);
   if (HAK_LIKELY(is_block && kind == HAK_KIND_TINY)) {
     if (HAK_LIKELY(hak_remote_add(heap, slab, p))) return;
-    if (HAK_LIKELY(heap != &hak_heap_none)) {
-      hak_remote_free_tiny(heap, slab, p, function);
-      return;
-    }
-  } else if (is_block && kind == HAK_KIND_L2 && heap != &hak_heap_none) {
-    hak_remote_free_l2(heap, slab, number, function);
-    return;
+    if (HAK_LIKELY(heap != &hak_heap_none)) hak_remote_free_tiny(heap, slab, p, function);
+    else free_young(slab, p, number, function);
+  } else if (is_block && kind == HAK_KIND_L2) {
+    if (HAK_LIKELY(heap != &hak_heap_none)) hak_remote_free_l2(heap, slab, number, function);
+    else free_young(slab, p, number, function);
+  } else {
+    hak_front_free_slow(p, function);
   }
-  hak_front_free_slow(p, function);
 }
 
 // Not a block of the calling thread's tiny slabs. What is commonest goes straight.

@@ -56,11 +56,8 @@ static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
   return heap;
 }
 
-hak_heap_t *hak_nursery_enter(void) {
-  // The first thread gets the first heap, and what ended threads left is used first: where
-  // there are such heaps, threads tend to need one.
-  if (!is_young() || hak_heap_count() == 0 || hak_orphan_any(HAK_ORPHANS_ALL)) return NULL;
-  tls_young.calls++;
+// The one that this thread used last is taken, or there is none.
+HAK_NOINLINE static hak_heap_t *enter_another(void) {
   for (unsigned n = 0; n < HAK_NURSERIES; n++, found_taken()) {
     _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
     // Acquire: pairs with the release in make.
@@ -69,6 +66,15 @@ hak_heap_t *hak_nursery_enter(void) {
     if (heap != &hak_heap_none && take(heap)) return heap;
   }
   return NULL;
+}
+
+hak_heap_t *hak_nursery_enter(void) {
+  // The first thread gets the first heap, and what ended threads left is used first: where
+  // there are such heaps, threads tend to need one.
+  if (!is_young() || hak_heap_count() == 0 || hak_orphan_any(HAK_ORPHANS_ALL)) return NULL;
+  tls_young.calls++;
+  hak_heap_t *heap = take_from(&nurseries[tls_young.taken % HAK_NURSERIES]);
+  return HAK_LIKELY(heap != NULL) ? heap : enter_another();
 }
 
 hak_heap_t *hak_nursery_enter_for(hak_slab_t *slab) {
@@ -82,7 +88,9 @@ void hak_nursery_leave(hak_heap_t *heap) {
   hak_heap_count_stat(heap, HAK_STAT_nursery, 1);
   if (heap->pending) hak_remote_flush(heap);
   hak_orphan_leave(heap);
-  hak_heap_service(heap); // what was posted before the state changed
+  // What was posted before the state changed: as hak_heap_service looks.
+  if (hak_load_seq_cst(&heap->inbox) != 0 || hak_load_seq_cst(&heap->mail) != NULL)
+    hak_heap_service(heap);
 }
 
 hak_heap_t *hak_nursery_grow_up(void) {

@@ -163,7 +163,10 @@ entered:
   drain(heap);                                         // a refill
   leave(heap);                                         // hak_nursery_leave
 #ifndef BROKEN_leave_no_service
-  service(heap);
+  if
+  :: inbox[heap] != 0 -> service(heap)                 // load(&inbox) != 0
+  :: else
+  fi
 #endif
   goto next_call;
 grow_up:
