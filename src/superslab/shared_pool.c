@@ -260,17 +260,18 @@ static uint32_t purge(uint32_t number, uint32_t which) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   uint64_t word = hak_load_relaxed(&superslab->free_mask);
   uint32_t bits;
-  if (hak_load_relaxed(&superslab->huge) == HAK_HUGE_ADVISED) {
-    // Relaxed, like all of dirty: a bit too many costs a call.
-    atomic_fetch_or_explicit(&superslab->dirty, HAK_ALL_FREE, memory_order_relaxed);
-    hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
-  }
+  bool huge = hak_load_relaxed(&superslab->huge) == HAK_HUGE_ADVISED;
+  // Relaxed, like all of dirty: a bit too many costs a call.
+  if (huge) atomic_fetch_or_explicit(&superslab->dirty, HAK_ALL_FREE, memory_order_relaxed);
   do {
     bits = (uint32_t)word & which & hak_load_relaxed(&superslab->dirty);
     if (!bits || (uint32_t)word == HAK_ALL_FREE) return 0;
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
-  hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false); // or all of it would stay
+  if (huge) { // or all of it would stay; the others have been told
+    hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
+    hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
+  }
   for (uint64_t rest = bits, run; rest != 0; rest &= ~run) {
     unsigned first, n;
     run = hak_low_run(rest, &first, &n);
