@@ -59,18 +59,15 @@ HAK_EXPORT void *hak_calloc(size_t count, size_t size) {
 // Usable bytes of a block in one of the calling thread's slabs; 0 if it is not one.
 HAK_INLINE size_t usable_here(const void *p) {
   hak_slab_t *slab;
+  uint32_t number;
   if (HAK_CHECKS || !hak_range_find(p, &slab)) return 0;
-  unsigned c = hak_slab_class(slab);
-  if (hak_differs(&slab->local, hak_tls_heap)) {
-    uint32_t number;
-    slab -= slab->offset;
-    bool ours = !hak_differs(&slab->holder, hak_tls_heap) && hak_slab_block(slab, p, &number) &&
-                !(hak_load_relaxed(&slab->mask) >> number & 1) &&
-                hak_load_relaxed(&hak_tls_heap->mail) == NULL;
-    return ours ? hak_class_size(hak_slab_class(slab)) : 0;
-  }
-  size_t size = hak_class_size(c), offset = (size_t)((const char *)p - slab->start);
-  return hak_class_block_at(c, offset) * size == offset && slab->free != p ? size : 0;
+  if (!hak_differs(&slab->local, hak_tls_heap))
+    return hak_slab_block(slab, p, &number) && slab->free != p ? slab->size : 0;
+  slab -= slab->offset;
+  bool ours = !hak_differs(&slab->holder, hak_tls_heap) && hak_slab_block(slab, p, &number) &&
+              !(hak_load_relaxed(&slab->mask) >> number & 1) &&
+              hak_load_relaxed(&hak_tls_heap->mail) == NULL;
+  return ours ? slab->size : 0;
 }
 
 HAK_NOINLINE static size_t usable_anywhere(const void *p) {

@@ -98,7 +98,7 @@ static void *link_shuffled(char *start, uint32_t count, size_t size) {
 #endif
 
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
-  size_t size = hak_class_size(hak_slab_class(slab));
+  size_t size = slab->size;
   uint32_t left = (uint32_t)slab->capacity - slab->carved;
   uint32_t in_page = (uint32_t)(4096 / size);
   if (batch > in_page) batch = in_page;
@@ -119,8 +119,7 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
 
 void hak_slab_lost(hak_slab_t *slab, uint64_t blocks) {
   hak_owner_add(&slab->allocs, blocks); // as if the program had them, for good
-  if (blocks >= HAK_LOST_MIN)
-    hak_misuse_lost(hak_slab_start(slab), hak_class_size(hak_slab_class(slab)), blocks);
+  if (blocks >= HAK_LOST_MIN) hak_misuse_lost(hak_slab_start(slab), slab->size, blocks);
 }
 
 // A longer chain is not walked, as each of its links may be in another CPU's cache, but
@@ -159,7 +158,7 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   if (tiny) return collect_tiny(slab, remote);
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask & remote)) { // freed here and by another thread
-    size_t size = hak_class_size(hak_slab_class(slab));
+    size_t size = slab->size;
     hak_misuse_double_free("free", slab->start + hak_low_bit(mask & remote) * size, size);
     remote &= ~mask;
   }

@@ -85,7 +85,7 @@ static void join_chains(hak_slab_t *slab) {
 }
 
 static uint32_t trim_tiny(hak_slab_t *slab) {
-  const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
+  const size_t page = hak_os_page_size, size = slab->size;
   unsigned pages = (unsigned)(HAK_SLAB_SIZE / page);
   if (pages < 2 || pages > PAGES_MAX) return 0;
   join_chains(slab);
@@ -109,7 +109,7 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
 }
 
 static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
-  const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
+  const size_t page = hak_os_page_size, size = slab->size;
   uint64_t mask = hak_load_relaxed(&slab->mask) & (which | slab->absent), given = 0;
   hak_superslab_t *superslab = &hak_registry.superslabs[hak_superslab_number(slab)];
   bool untouched = slab->zeroed && hak_load_relaxed(&superslab->huge) == HAK_HUGE_NO;
@@ -135,7 +135,7 @@ uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which) {
 }
 
 uint32_t hak_slab_carve_absent(hak_slab_t *slab) {
-  const size_t page = hak_os_page_size, size = hak_class_size(hak_slab_class(slab));
+  const size_t page = hak_os_page_size, size = slab->size;
   if (slab->absent == 0) return 0;
   unsigned i = hak_low_bit(slab->absent);
   slab->absent &= slab->absent - 1;

@@ -45,8 +45,7 @@ static bool look(audit_t *audit, const char *block, const char *before) {
 static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
   if (*left < SLAB_BLOCKS) return false;
   *left -= SLAB_BLOCKS;
-  audit_t audit = {
-      .slab = slab, .start = slab->start, .size = hak_class_size(hak_slab_class(slab))};
+  audit_t audit = {.slab = slab, .start = slab->start, .size = slab->size};
   const char *before = NULL;
   for (char *block = slab->free; block; before = block, block = hak_link_get(block)) {
     if (*left == 0) return false;

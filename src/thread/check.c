@@ -20,7 +20,7 @@ static uint64_t absent_blocks(const hak_slab_t *slab, size_t size) {
 
 // Length of a list of free blocks of the slab.
 static uint32_t check_list(const hak_slab_t *slab, const char *block) {
-  size_t size = hak_class_size(hak_slab_class(slab));
+  size_t size = slab->size;
   const char *start = slab->start;
   uint32_t length = 0;
   for (; block; block = *(char *const *)(const void *)block) {
@@ -42,9 +42,7 @@ static void check_tiny(const hak_slab_t *slab) {
     chain = (uint64_t)(uintptr_t)head[1];
   }
   // I1
-  HAK_ASSERT(hak_slab_live(slab) + length +
-                 absent_blocks(slab, hak_class_size(hak_slab_class(slab))) ==
-             slab->carved);
+  HAK_ASSERT(hak_slab_live(slab) + length + absent_blocks(slab, slab->size) == slab->carved);
 }
 
 static void check_l2(hak_slab_t *slab) {

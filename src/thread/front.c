@@ -255,8 +255,7 @@ size_t hak_front_place(const void *p) {
   hak_slab_t *slab = hak_slab_lookup(p);
   if (!slab) return hak_huge_usable(p);
   if (hak_slab_kind(slab) == HAK_KIND_INTERIOR) slab -= slab->offset;
-  return hak_slab_kind(slab) == HAK_KIND_L25 ? hak_l25_usable(slab)
-                                             : hak_class_size(hak_slab_class(slab));
+  return hak_slab_kind(slab) == HAK_KIND_L25 ? hak_l25_usable(slab) : slab->size;
 }
 #endif
 

@@ -126,7 +126,7 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
   hak_kind_t kind = hak_slab_kind(slab);
   if (HAK_LIKELY(kind == HAK_KIND_TINY || kind == HAK_KIND_L2) && heap != &hak_heap_none) {
     size_t offset = (size_t)((char *)p - slab->start);
-    size_t place = hak_class_size(hak_slab_class(slab));
+    size_t place = slab->size;
     if (HAK_LIKELY(offset + place <= slab->capacity * place)) {
       uint64_t value = hak_seal_read(p, place);
       if (HAK_LIKELY(is_whole(p, place, hak_seal_slack(value)))) {
