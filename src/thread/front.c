@@ -505,21 +505,19 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const c
   else hak_remote_free_l2(heap, slab, block->number, function);
 }
 
-// A thread without a heap: the block goes straight back if it is a nursery's.
+// A thread without a heap, where the block has been found: as hak_front_free_slow does.
 HAK_NOINLINE static void free_young(hak_slab_t *slab, void *p, uint32_t number,
                                     const char *function) {
   hak_block_t block = {
       .kind = hak_slab_kind(slab), .slab = slab, .number = number, .usable = slab->size};
-  hak_heap_t *nursery = NULL;
-  if (block.kind == HAK_KIND_TINY || !is_free_l2(slab, number))
-    nursery = hak_nursery_enter_for(slab);
-  if (!nursery) {
-    hak_front_free_slow(p, function);
+  if (block.kind == HAK_KIND_L2 && is_free_l2(slab, number)) {
+    hak_front_free_slow(p, function); // says so
     return;
   }
-  if (block.kind == HAK_KIND_TINY) free_tiny(nursery, &block, p, function);
-  else free_l2(nursery, &block, p, function);
-  hak_nursery_leave(nursery);
+  hak_heap_t *heap = hak_heap_enter_owner(slab);
+  if (block.kind == HAK_KIND_L2) free_l2(heap, &block, p, function);
+  else free_tiny(heap, &block, p, function);
+  if (heap) hak_heap_leave(heap);
 }
 
 // The same for everything that is not a block of one of this thread's L2 runs. Of another
