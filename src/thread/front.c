@@ -505,65 +505,10 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const c
   else hak_remote_free_l2(heap, slab, block->number, function);
 }
 
-// A thread without a heap, where the block has been found: as hak_front_free_slow does.
-HAK_NOINLINE static void free_young(hak_slab_t *slab, void *p, uint32_t number,
-                                    const char *function) {
-  hak_block_t block = {
-      .kind = hak_slab_kind(slab), .slab = slab, .number = number, .usable = slab->size};
-  if (block.kind == HAK_KIND_L2 && is_free_l2(slab, number)) {
-    hak_front_free_slow(p, function); // says so
-    return;
-  }
-  hak_heap_t *heap = hak_heap_enter_owner(slab);
-  if (block.kind == HAK_KIND_L2) free_l2(heap, &block, p, function);
-  else free_tiny(heap, &block, p, function);
-  if (heap) hak_heap_leave(heap);
-}
-
-// The same for everything that is not a block of one of this thread's L2 runs. Of another
-// heap's slab or run only the read-mostly line is looked at: what was freed there already is
-// seen when it collects (L2), or not at all.
-HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
-  hak_heap_t *heap = hak_tls_heap;
-  hak_kind_t kind = hak_slab_kind(slab);
-  uint32_t number;
-  bool is_block = hak_slab_block(slab, p, &number);
-  if (HAK_LIKELY(is_block && kind == HAK_KIND_TINY)) {
-    if (HAK_LIKELY(hak_remote_add(heap, slab, p))) return;
-    if (HAK_LIKELY(heap != &hak_heap_none)) hak_remote_free_tiny(heap, slab, p, function);
-    else free_young(slab, p, number, function);
-  } else if (is_block && kind == HAK_KIND_L2) {
-    if (HAK_LIKELY(heap != &hak_heap_none)) hak_remote_free_l2(heap, slab, number, function);
-    else free_young(slab, p, number, function);
-  } else {
-    hak_front_free_slow(p, function);
-  }
-}
-
-// Not a block of the calling thread's tiny slabs. What is commonest goes straight.
-HAK_HOT void hak_front_free_other(hak_slab_t *slab, void *p, const char *function) {
-  hak_heap_t *heap = hak_tls_heap;
-  slab -= slab->offset; // 0 in a head; of a slab that is free any number: see below
-  if (HAK_UNLIKELY(hak_differs(&slab->holder, heap))) {
-    free_foreign(slab, p, function);
-    return;
-  }
-  // One of this thread's L2 runs, and if the tests hold a block of it.
-  uint32_t number;
-  uint64_t mask = hak_load_relaxed(&slab->mask);
-  if (HAK_UNLIKELY(!hak_slab_block(slab, p, &number) ||
-                   ((mask | hak_load_relaxed(&slab->remote)) >> number & 1)))
-    hak_front_free_slow(p, function); // says what is wrong
-  else put_l2(slab, mask, number);
-}
-
 static void free_l25(hak_heap_t *heap, hak_slab_t *head) {
-  if (heap) {
-    hak_heap_count_stat(heap, HAK_STAT_l25_free, 1);
-    hak_ring_keep_run(heap, head);
-  } else {
-    hak_l25_release(head);
-  }
+  if (heap) hak_heap_count_stat(heap, HAK_STAT_l25_free, 1);
+  if (heap) hak_ring_keep_run(heap, head);
+  else hak_l25_release(head);
 }
 
 HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
@@ -583,6 +528,55 @@ HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
   }
 }
 
+HAK_INLINE void free_found(const hak_block_t *block, void *p, const char *function) {
+  bool owned = block->kind == HAK_KIND_TINY || block->kind == HAK_KIND_L2;
+  // NULL: no memory for one; still freed.
+  hak_heap_t *heap = owned ? hak_heap_enter_for(block->slab) : hak_heap_enter();
+  free_block(heap, block, p, function);
+  if (heap) hak_heap_leave(heap);
+}
+
+// By a thread without a heap.
+HAK_NOINLINE static void free_young(hak_slab_t *slab, void *p, uint32_t number,
+                                    const char *function) {
+  hak_block_t block = {
+      .kind = hak_slab_kind(slab), .slab = slab, .number = number, .usable = slab->size};
+  if (block.kind == HAK_KIND_L2 && is_free_l2(slab, number)) hak_front_free_slow(p, function);
+  else free_found(&block, p, function);
+}
+
+// Not a block of this thread's. Of other heaps' only the read-mostly line is looked at: what was
+// freed already is seen when the owner collects (L2), or not at all.
+HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
+  hak_heap_t *heap = hak_tls_heap;
+  hak_kind_t kind = hak_slab_kind(slab);
+  uint32_t number;
+  bool is_block = hak_slab_block(slab, p, &number);
+  if (HAK_LIKELY(is_block && kind == HAK_KIND_TINY) && HAK_LIKELY(hak_remote_add(heap, slab, p)))
+    return;
+  if (!is_block || (kind != HAK_KIND_TINY && kind != HAK_KIND_L2)) hak_front_free_slow(p, function);
+  else if (heap == &hak_heap_none) free_young(slab, p, number, function);
+  else if (kind == HAK_KIND_TINY) hak_remote_free_tiny(heap, slab, p, function);
+  else hak_remote_free_l2(heap, slab, number, function);
+}
+
+// Not a block of the calling thread's tiny slabs. What is commonest goes straight.
+HAK_HOT void hak_front_free_other(hak_slab_t *slab, void *p, const char *function) {
+  hak_heap_t *heap = hak_tls_heap;
+  slab -= slab->offset; // 0 in a head; of a slab that is free any number: see below
+  if (HAK_UNLIKELY(hak_differs(&slab->holder, heap))) {
+    free_foreign(slab, p, function);
+    return;
+  }
+  // One of this thread's L2 runs, and if the tests hold a block of it.
+  uint32_t number;
+  uint64_t mask = hak_load_relaxed(&slab->mask);
+  if (HAK_UNLIKELY(!hak_slab_block(slab, p, &number) ||
+                   ((mask | hak_load_relaxed(&slab->remote)) >> number & 1)))
+    hak_front_free_slow(p, function); // says what is wrong
+  else put_l2(slab, mask, number);
+}
+
 #if HAK_SECURE
 void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
                           const char *function) {
@@ -592,13 +586,7 @@ void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
 
 void hak_front_free_slow(void *p, const char *function) {
   hak_block_t block;
-  if (p == NULL) return;
-  if (!hak_front_find(p, function, &block)) return;
-  bool owned = block.kind == HAK_KIND_TINY || block.kind == HAK_KIND_L2;
-  // NULL: no memory for one; still freed.
-  hak_heap_t *heap = owned ? hak_heap_enter_for(block.slab) : hak_heap_enter();
-  free_block(heap, &block, p, function);
-  if (heap) hak_heap_leave(heap);
+  if (p != NULL && hak_front_find(p, function, &block)) free_found(&block, p, function);
 }
 
 void hak_front_free_outside(void *p, const char *function) {
