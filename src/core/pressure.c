@@ -13,7 +13,7 @@ const char *hak_pressure_root = "";
 #define hak_pressure_root ""
 #endif
 
-static char pressure_path[PATH_MAX_LENGTH]; // "": there is none
+static char pressure_path[PATH_MAX_LENGTH]; // of the process's group; "": not known
 
 // Appends up to the end of text or of its line; false if there is no room.
 static bool append(char *path, const char *text) {
@@ -38,14 +38,22 @@ static const char *skip(const char *text, const char *prefix) {
   return *prefix ? NULL : text;
 }
 
-// "max" and what is no number count as no limit, as does cgroup v1's 2^63 less a page.
-static void limit_from(const char *mount, const char *group, const char *file) {
+// "max" and what is no number count as no limit, as does cgroup v1's 2^63 less a page. False:
+// there is no such file.
+static bool limit_from(const char *mount, const char *group, const char *file) {
   char path[PATH_MAX_LENGTH], text[32];
-  if (!build(path, mount, group, file) || !hak_os_read_text(path, text, sizeof text)) return;
+  if (!build(path, mount, group, file) || !hak_os_read_text(path, text, sizeof text)) return false;
   uint64_t value = 0;
   const char *at = text;
   for (; *at >= '0' && *at <= '9'; at++) value = value * 10 + (uint64_t)(*at - '0');
   if (at != text && value < hak_memory_limit) hak_memory_limit = value;
+  return true;
+}
+
+// Of a group of v2, which has both files or, the root, neither.
+static void limits_from(const char *group) {
+  if (limit_from("/sys/fs/cgroup/", group, "/memory.max"))
+    limit_from("/sys/fs/cgroup/", group, "/memory.high");
 }
 
 // A line of /proc/self/cgroup: "0::/path" of v2, "4:memory:/path" of v1. The path is not
@@ -53,14 +61,10 @@ static void limit_from(const char *mount, const char *group, const char *file) {
 static void cgroup_line(const char *line) {
   while (*line >= '0' && *line <= '9') line++;
   const char *group;
-  char text[32];
   if ((group = skip(line, "::/")) != NULL) {
-    limit_from("/sys/fs/cgroup/", group, "/memory.max");
-    limit_from("/sys/fs/cgroup/", group, "/memory.high");
-    if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure") ||
-        !hak_os_read_text(pressure_path, text, sizeof text))
-      pressure_path[0] = 0;
-    if (hak_memory_limit == UINT64_MAX) limit_from("/sys/fs/cgroup/", "", "memory.max");
+    limits_from(group);
+    if (hak_memory_limit == UINT64_MAX && *group > '\n') limits_from("");
+    if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure")) pressure_path[0] = 0;
   } else if ((group = skip(line, ":memory:/")) != NULL) {
     limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes");
     if (hak_memory_limit == UINT64_MAX)
@@ -68,8 +72,10 @@ static void cgroup_line(const char *line) {
   }
 }
 
+// What every process does when it starts: no more files are looked for than are needed.
 void hak_pressure_init(void) {
   hak_memory_limit = hak_option(MEMORY_LIMIT) ? hak_option(MEMORY_LIMIT) : UINT64_MAX;
+  pressure_path[0] = 0;
   char path[PATH_MAX_LENGTH], text[2048];
   if (hak_option(MEMORY_LIMIT) == 0 && build(path, "/proc/self/cgroup", "", "") &&
       hak_os_read_text(path, text, sizeof text)) {
@@ -78,12 +84,18 @@ void hak_pressure_init(void) {
       while (*line && *line++ != '\n') continue;
     }
   }
-  if (!pressure_path[0]) build(pressure_path, "/proc/pressure/memory", "", "");
+}
+
+// The group's, or the system's where the group has none.
+static bool read_pressure(char *text, size_t size) {
+  char path[PATH_MAX_LENGTH];
+  return (pressure_path[0] && hak_os_read_text(pressure_path, text, size)) ||
+         (build(path, "/proc/pressure/memory", "", "") && hak_os_read_text(path, text, size));
 }
 
 unsigned hak_pressure(void) {
   char text[128];
-  if (!pressure_path[0] || !hak_os_read_text(pressure_path, text, sizeof text)) return 0;
+  if (!read_pressure(text, sizeof text)) return 0;
   const char *at = skip(text, "some avg10=");
   unsigned value = 0, decimals = 0;
   if (!at) return 0;

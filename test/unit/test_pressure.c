@@ -64,6 +64,13 @@ static void version_2_in_a_container(void) {
   put("/proc/self/cgroup", "0::/../somewhere/else\n");
   put("/sys/fs/cgroup/memory.max", "1048576\n");
   CHECK_EQUAL(limit(), 1048576);
+  put("/sys/fs/cgroup/memory.high", "524288\n");
+  CHECK_EQUAL(limit(), 524288);
+  // In a group of the container's, which leaves the limit to it.
+  put("/proc/self/cgroup", "0::/a\n");
+  put("/sys/fs/cgroup/a/memory.max", "max\n");
+  put("/sys/fs/cgroup/a/memory.high", "max\n");
+  CHECK_EQUAL(limit(), 524288);
 }
 
 static void version_1(void) {
@@ -101,7 +108,6 @@ static void pressure(void) {
   limit();
   CHECK_EQUAL(hak_pressure(), 314); // the system's
   put("/sys/fs/cgroup/a/memory.pressure", "some avg10=0.50 avg60=9.00 avg300=0.00 total=1\n");
-  limit();
   CHECK_EQUAL(hak_pressure(), 50); // the group's own
   put("/sys/fs/cgroup/a/memory.pressure", "some avg10=100.00 avg60=9.00\n");
   CHECK_EQUAL(hak_pressure(), 10000);
