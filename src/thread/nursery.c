@@ -56,14 +56,14 @@ static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
   return heap;
 }
 
-// The one that this thread used last is taken, or there is none.
+// The one that this thread used last was just found taken, or there is none.
 HAK_NOINLINE static hak_heap_t *enter_another(void) {
   for (unsigned n = 0; n < HAK_NURSERIES; n++, found_taken()) {
     _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
     // Acquire: pairs with the release in make.
     hak_heap_t *heap = hak_load_acquire(place);
     if (!heap && hak_cas_acquire(place, &heap, &hak_heap_none)) return make(place);
-    if (heap != &hak_heap_none && take(heap)) return heap;
+    if (n > 0 && heap != &hak_heap_none && take(heap)) return heap;
   }
   return NULL;
 }

@@ -8,8 +8,8 @@
 // A freer frees a block of the nursery that the first thread has made, as soon as there is
 // one, and tidies it if nobody has it (hak_heap_service).
 //
-// Mirrors src/thread/nursery.c: hak_nursery_enter, make, take, hak_nursery_leave,
-// hak_nursery_grow_up; src/thread/orphan.c: hak_orphan_leave; src/thread/heap.c: hak_heap_post,
+// Mirrors src/thread/nursery.c: hak_nursery_enter, enter_another, make, take,
+// hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c: hak_orphan_leave; src/thread/heap.c: hak_heap_post,
 // hak_heap_service. One remote free stands for an inbox; what is in it is in remote.pml and
 // orphan.pml.
 //
@@ -106,15 +106,26 @@ inline take(h) {
 
 proctype young() {
   byte calls, n, heap, me = _pid;
-  bit ok;
+  bit ok, known;
 next_call:
   if
   :: calls == CALLS -> goto grow_up
   :: calls != 0 -> goto ended                          // most threads need no more
   :: calls < CALLS -> calls++
   fi;
-look: // for (n = 0; n < HAK_NURSERIES; n++, found_taken()). It may find no more taken than that
-  // in all its calls.
+  heap = place[n];                                     // load_acquire(place), take_from
+  known = 1;                                           // enter_another does not try it again
+  if
+  :: heap != NONE && heap != MAKING ->
+    take(heap);
+    if
+    :: ok -> goto entered
+    :: else
+    fi
+  :: else
+  fi;
+look: // enter_another: for (n = 0; n < HAK_NURSERIES; n++, found_taken()). It may find no more
+  // taken than that in all its calls.
   if
   :: n == PLACES -> goto ended                         // its own heap
   :: else
@@ -152,12 +163,12 @@ look: // for (n = 0; n < HAK_NURSERIES; n++, found_taken()). It may find no more
   :: else
   fi;
   if
-  :: heap != MAKING -> take(heap)                      // take(heap)
+  :: !known && heap != MAKING -> take(heap)            // n > 0 && take(heap)
   :: else -> ok = 0
   fi;
   if
   :: ok -> goto entered
-  :: else -> n++; goto look
+  :: else -> n++; known = 0; goto look
   fi;
 entered:
   drain(heap);                                         // a refill
