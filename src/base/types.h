@@ -151,7 +151,9 @@ struct hak_superslab {
   _Atomic uint32_t recent;    // bit i = slab i was released since the last look at idle ones
   _Atomic uint32_t waits;     // 1: among those that wait for a purge (shared_pool.c)
   _Atomic uint32_t huge;      // HAK_HUGE_*: what is not dirty may be resident all the same
-  uint32_t reserved[7];
+  _Atomic uint32_t told;      // 1: without memory its descriptors stay for now (superslab.c)
+  _Atomic uint32_t forgotten; // 1: they were given back once
+  uint32_t reserved[5];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 

@@ -70,6 +70,13 @@ void hak_misuse_foreign(const char *function, const void *p) {
   hak_misuse_finish();
 }
 
+void hak_misuse_forgotten(const char *function, const void *p) {
+  hak_message("%s(%p): no live block: freed before, or never allocated; what was there was given "
+              "back to the system",
+              function, p);
+  hak_misuse_finish();
+}
+
 #if HAK_CHECKS >= 2
 _Noreturn void hak_assert_failed(const char *what, const char *file, int line) {
   hak_message("internal error: %s does not hold (%s:%u)", what, file, (uint64_t)line);

@@ -16,6 +16,7 @@ HAK_COLD void hak_misuse_interior(const char *function, const void *p, const voi
                                   size_t block_size);
 // Says what the address belongs to instead (reads /proc/self/maps).
 HAK_COLD void hak_misuse_foreign(const char *function, const void *p);
+HAK_COLD void hak_misuse_forgotten(const char *function, const void *p);
 // Secure library: p may be a block, but has no seal / has one, and what follows its
 // block_size bytes was changed / the free block was changed (0: size not known).
 HAK_COLD void hak_misuse_no_seal(const char *function, const void *p, size_t block_size);

@@ -110,7 +110,7 @@ uint32_t hak_pool_take_cold(void) {
   return 0;
 }
 
-void hak_index_leave_cold(uint32_t number) { clear_bit(HAK_INDEX_COLD, number); }
+bool hak_pool_leave_cold(uint32_t number) { return clear_bit(HAK_INDEX_COLD, number); }
 
 void hak_index_rebuild(void) {
   for (uint32_t group = 0; group <= hak_superslab_count() / 64; group++)

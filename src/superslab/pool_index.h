@@ -54,9 +54,6 @@ HAK_INLINE uint32_t hak_index_find(unsigned level, unsigned band, uint32_t from)
 void hak_index_publish(uint32_t number);
 void hak_index_change(uint32_t number, uint64_t old, uint64_t now);
 
-// It has memory: not in COLD any more (see hak_pool_add_cold).
-void hak_index_leave_cold(uint32_t number);
-
 // After fork in the child, single-threaded: the summary again from the groups.
 void hak_index_rebuild(void);
 

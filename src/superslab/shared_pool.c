@@ -467,7 +467,7 @@ void hak_pool_rebuild(void) {
     hak_store_relaxed(&superslab->committed, 0u);
     hak_store_relaxed(&superslab->waits, 0u);
     uint64_t word = hak_load_relaxed(&superslab->free_mask);
-    if ((uint32_t)word) hak_index_leave_cold(number);
+    if ((uint32_t)word) hak_pool_leave_cold(number);
     hak_index_publish(number);
     empties += word == HAK_ALL_FREE;
   }

@@ -81,9 +81,10 @@ unsigned hak_pool_kept(void);
 bool hak_pool_tend(void);
 
 // SuperSlabs without memory, by number (superslab.c; they are a set of the index). take
-// gives 0 if there is none.
+// gives 0 if there is none, leave takes that one; false: it was none of them.
 void hak_pool_add_cold(uint32_t number);
 uint32_t hak_pool_take_cold(void);
+bool hak_pool_leave_cold(uint32_t number);
 
 // After fork in the child, single-threaded: the index again from the masks.
 void hak_pool_rebuild(void);

@@ -19,6 +19,11 @@ static _Atomic bool gaps_filled;
 
 static uint32_t commit_step; // numbers per commit of descriptors
 
+// What became of a block is in its slab's descriptor, for messages. So of the SuperSlabs without
+// memory TOLD keep their descriptors; those of the others, a page each, go back as well.
+#define TOLD 8
+static _Atomic uint32_t told[TOLD], told_next; // numbers
+
 #define RANGE_SIZE_MIN ((size_t)64 << 20)
 #define NUMBERS_MIN 32u
 
@@ -183,6 +188,23 @@ uint32_t hak_superslab_acquire(bool fills) {
   return number;
 }
 
+// A SuperSlab is without memory. All relaxed: they choose, at worst one that is chosen already;
+// who takes a number out of the cold ones holds that SuperSlab. What is left of its descriptors
+// are zeros, as of one that was never used.
+static void forget_another(uint32_t number) {
+  const size_t size = HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
+  if (hak_os_page_size > size || hak_load_relaxed(&hak_registry.superslabs[number].told)) return;
+  hak_store_relaxed(&hak_registry.superslabs[number].told, 1u);
+  uint32_t place = hak_fetch_add_relaxed(&told_next, 1) % TOLD;
+  uint32_t other = atomic_exchange_explicit(&told[place], number, memory_order_relaxed);
+  if (other == 0) return;
+  hak_store_relaxed(&hak_registry.superslabs[other].told, 0u);
+  if (!hak_pool_leave_cold(other)) return; // it has memory again
+  hak_store_relaxed(&hak_registry.superslabs[other].forgotten, 1u);
+  (void)hak_os_discard(hak_slab_at(other << HAK_SLABS_SHIFT), size);
+  hak_pool_add_cold(other);
+}
+
 void hak_superslab_decommit(uint32_t number) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p = (void *)superslab->base;
@@ -201,6 +223,7 @@ void hak_superslab_decommit(uint32_t number) {
   if (!dirty) hak_store_relaxed(&superslab->dirty, 0);
   hak_mapped_add(&hak_mapped.superslab_bytes, -(int64_t)HAK_SUPERSLAB_SIZE);
   hak_pool_add_cold(number);
+  forget_another(number);
 }
 
 hak_slab_t *hak_slab_lookup(const void *p) {

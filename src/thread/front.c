@@ -369,6 +369,8 @@ static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) 
   if (slab->last_kind == HAK_KIND_L25) hak_misuse_double_free(function, p, hak_l25_usable(slab));
   else if (slab->last_kind != HAK_KIND_FREE)
     hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
+  else if (hak_load_relaxed(&hak_registry.superslabs[hak_superslab_number(slab)].forgotten))
+    hak_misuse_forgotten(function, p);
   else hak_misuse_foreign(function, p);
   return false;
 }

@@ -128,6 +128,21 @@ static void l25_300000(void) { twice(300000); }
 static void l25_1_mib(void) { twice(1 << 20); }
 static void l25_apart(void) { twice_with_others_between(200000); }
 
+// Where so much was freed that nothing tells any more what the block was.
+static void l25_forgotten(void) {
+  enum { N = 60 };
+  static void *p[N];
+  for (size_t i = 0; i < N; i++) p[i] = malloc(900000);
+  size_t usable = size_of(p[N / 6]);
+  for (size_t i = 0; i < N; i++) free(p[i]);
+  if (sysconf(_SC_PAGESIZE) > 4096) // a page has descriptors of several SuperSlabs, and stays
+    expect(p[N / 6], "double free of a %zu-byte block", usable);
+  else
+    expect(p[N / 6], "no live block: freed before, or never allocated; what was there was given back "
+                     "to the system");
+  misuse(p[N / 6]);
+}
+
 static void huge_twice(void) { // the mapping is gone, and with it what it was
   void *p = malloc(5 << 20);
   expect(p, "not allocated by hakmem: the address is not mapped");
@@ -411,7 +426,7 @@ static const struct {
     CASE(tiny_16), CASE(tiny_100), CASE(tiny_500), CASE(tiny_1024),
     CASE(l2_4097), CASE(l2_5000), CASE(l2_30000), CASE(l2_57344),
     CASE(l2_apart_4097), CASE(l2_apart_8192), CASE(l2_apart_57344),
-    CASE(l25_57345), CASE(l25_65536), CASE(l25_300000), CASE(l25_1_mib), CASE(l25_apart),
+    CASE(l25_57345), CASE(l25_65536), CASE(l25_300000), CASE(l25_1_mib), CASE(l25_apart), CASE(l25_forgotten),
     CASE(huge_twice), CASE(remote_tiny), CASE(remote_l2), CASE(remote_l25),
     CASE(owner_then_other_l2), CASE(orphan_l2), CASE(others_tiny), CASE(others_l2),
     CASE(list_cut), CASE(exit_inside_tiny), CASE(exit_twice_tiny), CASE(exit_link),

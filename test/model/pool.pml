@@ -12,10 +12,12 @@
 // left out, as is that a claim may take more than it needs: here the claim of two.
 //
 // Mirrors src/superslab/shared_pool.c: claim_in, take, hak_pool_map, evict,
-// purge, hak_pool_release, hak_pool_add_cold, hak_pool_take_cold; src/superslab/
-// superslab.c: commit, hak_superslab_acquire, hak_superslab_decommit (range).
+// purge, hak_pool_release, hak_pool_add_cold, hak_pool_take_cold, hak_pool_leave_cold;
+// src/superslab/superslab.c: commit, hak_superslab_acquire, hak_superslab_decommit (range),
+// forget_another (which number it is about is left open).
 //
-// Checked: a slab has one owner; memory of a slab in use is never given back; a
+// Checked: a slab has one owner; memory of a slab in use is never given back, nor are the
+// descriptors of a SuperSlab that another thread holds; a
 // slab said to be zero is; whenever nobody is at work, each slab is held by a
 // thread, or free in its mask, or its SuperSlab is cold.
 //
@@ -31,6 +33,7 @@
 // broken pool BROKEN_purge_unclaimed: pages of free slabs are discarded without a claim
 // broken pool BROKEN_purge_forgets: purge forgets what was used though the contents are kept
 // broken pool BROKEN_dirty_late: dirty is cleared after the number became cold
+// broken pool BROKEN_forget_untaken: descriptors go back without taking the number
 
 #define NUMBERS 2
 #define ALL_FREE 3
@@ -41,13 +44,15 @@ bit committed[NUMBERS], cold[NUMBERS];
 bit mapped[NUMBERS];                                   // the memory can be used
 byte content[NUMBERS];                                 // slabs whose memory is not zero
 byte owner[4];                                         // of slab number * 2 + i; 0: nobody
+byte whole[NUMBERS];                                   // who has taken the number; 0: nobody
 byte busy;
 
 inline own() { // the claim gave this thread `bits` of number n
   assert(!(bits & 1) || owner[n * 2] == 0);
   assert(!(bits & 2) || owner[n * 2 + 1] == 0);
   owner[n * 2] = ((bits & 1) -> me : owner[n * 2]);
-  owner[n * 2 + 1] = ((bits & 2) -> me : owner[n * 2 + 1])
+  owner[n * 2 + 1] = ((bits & 2) -> me : owner[n * 2 + 1]);
+  whole[n] = 0
 }
 inline disown() {
   owner[n * 2] = ((bits & 1) -> 0 : owner[n * 2]);
@@ -127,14 +132,24 @@ inline purge() {
 #endif
 }
 
-inline add_cold() { cold[n] = 1 }                      // hak_pool_add_cold: set_bit(COLD, number)
+inline add_cold() { d_step { cold[n] = 1; whole[n] = 0 } } // hak_pool_add_cold: set_bit(COLD, number)
+
+inline take_cold() {                                   // clear_bit(COLD, number): fetch_and
+  d_step {
+    taken = cold[n]; cold[n] = 0;
+    if
+    :: taken -> whole[n] = me
+    :: else
+    fi
+  }
+}
 
 inline acquire_superslab() { // hak_superslab_acquire and the rest of hak_pool_map
 #ifdef BROKEN_cold_plain
   taken = cold[n];
   cold[n] = 0;
 #else
-  d_step { taken = cold[n]; cold[n] = 0 };             // clear_bit(COLD, number): fetch_and
+  take_cold();
 #endif
   if
   :: taken ->
@@ -159,6 +174,22 @@ inline acquire_superslab() { // hak_superslab_acquire and the rest of hak_pool_m
       taken = 0
     :: else -> add_cold()
     fi
+  :: else
+  fi
+}
+
+inline forget_descriptors() { // forget_another, of a number that may have become any
+#ifdef BROKEN_forget_untaken
+  taken = cold[n];
+#else
+  take_cold();                                         // hak_pool_leave_cold(other)
+#endif
+  if
+  :: taken ->                                          // hak_os_discard of the descriptors
+    d_step { assert(owner[n * 2] == 0 && owner[n * 2 + 1] == 0 && free_mask[n] == 0
+                    && (whole[n] == 0 || whole[n] == me)) };
+    add_cold();
+    taken = 0
   :: else
   fi
 }
@@ -228,6 +259,7 @@ end:
     acquire_superslab(); atomic { busy--; want = 0 }
   :: atomic { bits == 0 && free_mask[0] == ALL_FREE -> busy++; n = 0 }; // hak_pool_trim
     evict(); busy--
+  :: atomic { bits == 0 -> busy++; n = 0 }; forget_descriptors(); busy--
   :: atomic { bits == 0 -> busy++; n = 0 }; purge(); atomic { busy--; seen = 0; lent = (bits != 0) }
   :: bits && !lent -> d_step { use() }
   :: atomic { bits -> busy++ };                        // hak_pool_release

@@ -92,6 +92,40 @@ static void decommitted_numbers_come_back_zeroed(void) {
 }
 ISOLATED(decommitted_numbers_come_back_zeroed)
 
+// Many without memory: the descriptors of all but some go back, and are as those of SuperSlabs
+// that were never used. What is used again and again keeps them.
+static void descriptors_go_back(void) {
+  hak_process_init();
+  uint32_t numbers[40], kept = 0;
+  for (unsigned i = 0; i < COUNT(numbers); i++) {
+    numbers[i] = hak_superslab_acquire(false);
+    memset(hak_slab_at(numbers[i] << HAK_SLABS_SHIFT), 0xab,
+           HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
+  }
+  for (unsigned i = 0; i < 20; i++) { // the same few
+    uint32_t number = hak_superslab_acquire(false);
+    hak_superslab_decommit(number);
+  }
+  size_t resident = hak_os_resident();
+  for (unsigned i = 0; i < COUNT(numbers); i++) hak_superslab_decommit(numbers[i]);
+  size_t after = hak_os_resident();
+  for (unsigned i = 0; i < COUNT(numbers); i++) {
+    char *slabs = (char *)hak_slab_at(numbers[i] << HAK_SLABS_SHIFT);
+    bool zero = all_zero(slabs, HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
+    CHECK_EQUAL(hak_registry.superslabs[numbers[i]].forgotten, zero);
+    if (zero) continue;
+    kept++;
+    CHECK(slabs[0] == (char)0xab && slabs[4095] == (char)0xab);
+  }
+  if (hak_os_page_size > 4096) {
+    CHECK_EQUAL(kept, COUNT(numbers));
+    return;
+  }
+  CHECK(kept >= 7 && kept <= 8); // and perhaps the one of before
+  if (!SANITIZED) CHECK(resident - after >= (COUNT(numbers) - 8) * 4096);
+}
+ISOLATED(descriptors_go_back)
+
 // Whatever of decommit is refused: `zeroed` of later slabs tells the truth, and the
 // number is used again.
 static void refused_decommits(void) {
@@ -227,6 +261,7 @@ int main(void) {
     ISOLATED_TEST(lookup_of_every_slab),
     ISOLATED_TEST(strangers),
     ISOLATED_TEST(decommitted_numbers_come_back_zeroed),
+    ISOLATED_TEST(descriptors_go_back),
     ISOLATED_TEST(refused_decommits),
     ISOLATED_TEST(refused_memory),
     cmocka_unit_test(hundred_thousand_superslabs),
