@@ -1,11 +1,20 @@
 #include "core/misuse.h"
 
+#include "base/atomic.h"
 #include "core/module.h"
 #include "core/options.h"
 #include "core/print.h"
 #include "os/os.h"
 
+#if HAK_TESTING
+_Atomic uint32_t hak_misuse_count;
+#define count_misuse() hak_fetch_add_relaxed(&hak_misuse_count, 1)
+#else
+#define count_misuse() (void)0
+#endif
+
 void hak_misuse_finish(void) {
+  count_misuse();
   if (hak_option(ABORT)) hak_os_abort();
 }
 

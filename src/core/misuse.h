@@ -9,6 +9,9 @@
 
 // The end of every message here: abort, unless HAKMEM_ABORT=0.
 HAK_COLD void hak_misuse_finish(void);
+#if HAK_TESTING
+HAK_INTERNAL extern _Atomic uint32_t hak_misuse_count; // calls of it
+#endif
 // function is the name the program called.
 HAK_COLD void hak_misuse_double_free(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_misaligned(const char *function, const void *p);

@@ -10,8 +10,10 @@
 
 #include <semaphore.h>
 
+#include "core/misuse.h"
 #include "core/options.h"
 #include "input.h"
+#include "superslab/slab.h"
 #include "thread/heap.h"
 #include "thread/quarantine.h"
 
@@ -286,6 +288,69 @@ static void inspect(const slot_t *slot) {
   CHECK(hak_owns(slot->p) && hak_owns(slot->p + (slot->usable ? slot->usable - 1 : 0)));
 }
 
+// The first word after a free, that a second one of the same block would find: what is noticed
+// at once and whatever the library, as docs/security.md says it is.
+static bool freed_here(const void *p, size_t usable) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  if (HAK_SECURE || slab == NULL || usable > HAK_L2_MAX) return true;
+  slab -= slab->offset;
+  switch (hak_slab_kind(slab)) {
+  case HAK_KIND_TINY: return slab->free == p && hak_slab_owner(slab) == hak_tls_heap;
+  case HAK_KIND_L2: return hak_slab_owner(slab) == hak_tls_heap;
+  default: return true;
+  }
+}
+
+static void call_wrongly(slot_t *slot, const op_t *op) {
+  unsigned char *p = slot->p;
+  size_t usable = slot->usable, steps = usable / 16;
+  size_t inside = steps > 1 ? (1 + op->code % (steps - 1)) * 16 : 0;
+  op_t freeing = {.kind = OP_FREE, .variant = op->variant & 1};
+  switch (op->argument % 8) {
+  case 0: free(p + 1 + op->code % 15); return;
+  case 1: free(slots); return;
+  case 2: hak_free_sized(p, 2 * usable + 100); return;
+  case 3:
+    release(slot, &freeing);
+    if (freed_here(p, usable)) hak_free(p);
+    else free(slots);
+    return;
+  case 4:
+    release(slot, &freeing);
+    if (freed_here(p, usable)) CHECK(!realloc(p, op->code));
+    else free(slots);
+    return;
+  default: break; // inside a block
+  }
+  if (inside == 0) free(p + 8);
+  else if (op->argument % 8 == 5) CHECK(!realloc(p + inside, op->code));
+  else if (op->argument % 8 == 6) CHECK(hak_malloc_usable_size(p + inside) == 0);
+  else if (usable > HAK_TINY_MAX || HAK_CHECKS != 0) free(p + inside);
+  else free(slots);
+}
+
+// A wrong call with HAKMEM_ABORT=0, of the first block from slot on: it is reported, once, and
+// nothing else has changed.
+static void misuse(slot_t *slot, const op_t *op) {
+  if (header.at_once) return; // a report could be another thread's
+  for (size_t i = 0; i < SLOTS && !slot->p; i++)
+    slot = slot + 1 < slots + SLOTS ? slot + 1 : slots;
+  if (!slot->p) return;
+  hold(slot);
+  uint32_t before = hak_misuse_count;
+  int saved = dup(2);
+  dup2(null_fd, 2);
+  hak_option_values[HAK_OPT_ABORT] = 0;
+  errno = UNTOUCHED;
+  call_wrongly(slot, op);
+  hak_option_values[HAK_OPT_ABORT] = 1;
+  dup2(saved, 2);
+  close(saved);
+  CHECK(hak_misuse_count == before + 1);
+  if (slot->p) verify(slot);
+  let_go(slot);
+}
+
 static void check_stats(const hak_stats_t *s) {
   CHECK(s->size == sizeof *s);
   CHECK(s->tiny_allocs + s->l2_allocs + s->l25_allocs + s->huge_allocs + s->guard_allocs == s->allocs);
@@ -428,6 +493,10 @@ static void do_op(const op_t *op) {
     return;
   case OP_SWITCH:
   case OPS: return;
+  case OP_INSPECT:
+    if (op->variant < 4) break;
+    misuse(slot, op);
+    return;
   default: break;
   }
   hold(slot);

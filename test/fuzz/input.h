@@ -22,7 +22,7 @@ enum { HEADER_BYTES = 8, RECORD_BYTES = 6, OPS_MAX = 2000, THREADS_MAX = 4 };
 typedef enum {
   OP_MALLOC, OP_CALLOC, OP_REALLOC, OP_REALLOCARRAY, OP_ALIGNED_ALLOC, OP_POSIX_MEMALIGN,
   OP_MEMALIGN, OP_VALLOC, OP_PVALLOC, OP_NEW, OP_FREE, OP_FREE_SIZED, OP_DELETE,
-  OP_INSPECT, // one block: usable size, hak_owns
+  OP_INSPECT, // one block: usable size, hak_owns; or (variants 4 to 7) misuse of it
   OP_FILL,    // a row of slots with blocks of one size
   OP_CLEAR,   // a row of slots
   OP_THIN,    // all blocks but every n-th
