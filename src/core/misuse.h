@@ -19,6 +19,7 @@ HAK_COLD void hak_misuse_interior(const char *function, const void *p, const voi
                                   size_t block_size);
 // Says what the address belongs to instead (reads /proc/self/maps).
 HAK_COLD void hak_misuse_foreign(const char *function, const void *p);
+// In memory that went back to the system, with what is known of its blocks.
 HAK_COLD void hak_misuse_forgotten(const char *function, const void *p);
 // Secure library: p may be a block, but has no seal / has one, and what follows its
 // block_size bytes was changed / the free block was changed (0: size not known).

@@ -288,8 +288,8 @@ static void inspect(const slot_t *slot) {
   CHECK(hak_owns(slot->p) && hak_owns(slot->p + (slot->usable ? slot->usable - 1 : 0)));
 }
 
-// The first word after a free, that a second one of the same block would find: what is noticed
-// at once and whatever the library, as docs/security.md says it is.
+// Whether a second free of a block that was just freed is noticed at once, by either library
+// (docs/security.md): blocks of other threads are looked at later, in the default one.
 static bool freed_here(const void *p, size_t usable) {
   hak_slab_t *slab = hak_slab_lookup(p);
   if (HAK_SECURE || slab == NULL || usable > HAK_L2_MAX) return true;
