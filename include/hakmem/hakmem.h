@@ -51,7 +51,8 @@ HAK_API_MALLOC void *hak_malloc(size_t size) HAK_API_SIZE(1);
 // Zeroed memory for count objects of size bytes; overflow is ENOMEM (C23 7.24.3.2).
 HAK_API_MALLOC void *hak_calloc(size_t count, size_t size) HAK_API_SIZE2(1, 2);
 // As glibc: realloc(NULL, n) is malloc(n); realloc(p, 0) frees p and returns
-// NULL (errno untouched). On failure p stays valid and unchanged.
+// NULL (errno untouched). On failure p stays valid and unchanged. A p that is not a live
+// block is reported as by hak_free; where HAKMEM_ABORT=0: NULL with errno = EINVAL.
 HAK_API void *hak_realloc(void *p, size_t size) HAK_API_SIZE(2);
 // realloc(p, count * size); ENOMEM on overflow (POSIX.1-2024).
 HAK_API void *hak_reallocarray(void *p, size_t count, size_t size) HAK_API_SIZE2(2, 3);

@@ -301,6 +301,11 @@ static bool freed_here(const void *p, size_t usable) {
   }
 }
 
+static void realloc_wrongly(void *p, size_t size) {
+  CHECK(!realloc(p, size) && (size == 0 || errno == EINVAL));
+  errno = UNTOUCHED;
+}
+
 static void call_wrongly(slot_t *slot, const op_t *op) {
   unsigned char *p = slot->p;
   size_t usable = slot->usable, steps = usable / 16;
@@ -317,13 +322,13 @@ static void call_wrongly(slot_t *slot, const op_t *op) {
     return;
   case 4:
     release(slot, &freeing);
-    if (freed_here(p, usable)) CHECK(!realloc(p, op->code));
+    if (freed_here(p, usable)) realloc_wrongly(p, op->code);
     else free(slots);
     return;
   default: break; // inside a block
   }
   if (inside == 0) free(p + 8);
-  else if (op->argument % 8 == 5) CHECK(!realloc(p + inside, op->code));
+  else if (op->argument % 8 == 5) realloc_wrongly(p + inside, op->code);
   else if (op->argument % 8 == 6) CHECK(hak_malloc_usable_size(p + inside) == 0);
   else if (usable > HAK_TINY_MAX || HAK_CHECKS != 0) free(p + inside);
   else free(slots);
@@ -344,8 +349,10 @@ static void misuse(slot_t *slot, const op_t *op) {
   errno = UNTOUCHED;
   call_wrongly(slot, op);
   hak_option_values[HAK_OPT_ABORT] = 1;
+  int error = errno;
   dup2(saved, 2);
   close(saved);
+  CHECK(error == UNTOUCHED);
   CHECK(hak_misuse_count == before + 1);
   if (slot->p) verify(slot);
   let_go(slot);
