@@ -102,10 +102,16 @@ static void descriptors_go_back(void) {
     memset(hak_slab_at(numbers[i] << HAK_SLABS_SHIFT), 0xab,
            HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
   }
-  for (unsigned i = 0; i < 20; i++) { // the same few
-    uint32_t number = hak_superslab_acquire(false);
-    hak_superslab_decommit(number);
+  uint32_t same = hak_superslab_acquire(false);
+  char *of_same = (char *)hak_slab_at(same << HAK_SLABS_SHIFT);
+  memset(of_same, 0xab, HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
+  hak_superslab_decommit(same);
+  for (unsigned i = 0; i < 20; i++) {
+    CHECK_EQUAL(hak_superslab_acquire(false), same);
+    hak_superslab_decommit(same);
   }
+  CHECK(of_same[0] == (char)0xab && of_same[4095] == (char)0xab);
+  CHECK_EQUAL(hak_registry.superslabs[same].forgotten, 0);
   size_t resident = hak_os_resident();
   for (unsigned i = 0; i < COUNT(numbers); i++) hak_superslab_decommit(numbers[i]);
   size_t after = hak_os_resident();
