@@ -143,16 +143,18 @@ _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache 
 
 enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE }; // before: until it was purged
 
+// Where SuperSlabs wait until some others have followed (hak_superslab_wait).
+enum { HAK_QUEUE_PURGE, HAK_QUEUE_FORGET, HAK_QUEUES };
+
 struct hak_superslab {
   _Atomic uint64_t free_mask; // bit i < 32 = slab i is free, then HAK_SUPERSLAB_*; protocol P1
   _Atomic uint32_t dirty;     // bit i = slab i was used since the memory was last zero
   _Atomic uint32_t committed; // 1 while the memory is mapped read-write
   uintptr_t base;             // first byte; written before free_mask is first nonzero
   _Atomic uint32_t recent;    // bit i = slab i was released since the last look at idle ones
-  _Atomic uint32_t waits;     // 1: among those that wait for a purge (shared_pool.c)
   _Atomic uint32_t huge;      // HAK_HUGE_*: what is not dirty may be resident all the same
-  _Atomic uint32_t told;      // 1: without memory its descriptors stay for now (superslab.c)
-  _Atomic uint32_t forgotten; // 1: they were given back once
+  _Atomic uint32_t forgotten; // 1: its descriptors were given back once
+  _Atomic uint32_t waits[HAK_QUEUES]; // 1: is in that queue
   uint32_t reserved[5];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");

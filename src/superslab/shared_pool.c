@@ -50,9 +50,7 @@ static const hak_regret_rule_t drain_rule = {
     .soon = REGRET_MS, .few = 4, .least = CALM_MS, .most = CALM_MS};
 
 // And of HOT ones (HAKMEM_PURGE=2): one from which slabs came back, or a huge page in which a
-// slab was trimmed, waits until WAITING others have followed, for it may soon be empty.
-#define WAITING 4
-static _Atomic uint32_t waiting[WAITING], wait_next;
+// slab was trimmed, waits until some others have followed, for it may soon be empty.
 static hak_regret_t hot_regret;
 static const hak_regret_rule_t hot_rule = {
     .soon = REGRET_MS, .few = 2, .least = CALM_MS, .most = HAK_PAUSE_MAX_MS};
@@ -321,15 +319,10 @@ static void purge_hot(uint32_t number) {
   purge_and_release(number, HAK_ALL_FREE);
 }
 
-// A SuperSlab in use has free slabs to purge. Relaxed: at worst one is not purged, or twice.
+// A SuperSlab in use has free slabs to purge.
 static void wait_for_purge(uint32_t number) {
-  if (hak_option(PURGE) < 2 || hak_load_relaxed(&hak_registry.superslabs[number].waits)) return;
-  hak_store_relaxed(&hak_registry.superslabs[number].waits, 1u);
-  uint32_t place = hak_fetch_add_relaxed(&wait_next, 1) % WAITING;
-  uint32_t other = atomic_exchange_explicit(&waiting[place], number, memory_order_relaxed);
-  if (other == 0) return;
-  hak_store_relaxed(&hak_registry.superslabs[other].waits, 0u);
-  purge_hot(other);
+  uint32_t other = hak_option(PURGE) < 2 ? 0 : hak_superslab_wait(HAK_QUEUE_PURGE, number);
+  if (other) purge_hot(other);
 }
 
 void hak_pool_trimmed(const hak_slab_t *slab) {
@@ -465,7 +458,6 @@ void hak_pool_rebuild(void) {
     // nothing counts as zero or committed, and what has free slabs is not cold.
     hak_store_relaxed(&superslab->dirty, UINT32_MAX);
     hak_store_relaxed(&superslab->committed, 0u);
-    hak_store_relaxed(&superslab->waits, 0u);
     uint64_t word = hak_load_relaxed(&superslab->free_mask);
     if ((uint32_t)word) hak_pool_leave_cold(number);
     hak_index_publish(number);
@@ -473,5 +465,5 @@ void hak_pool_rebuild(void) {
   }
   hak_index_rebuild();
   hak_store_relaxed(&empty_count, empties);
-  for (unsigned i = 0; i < WAITING; i++) hak_store_relaxed(&waiting[i], 0u);
+  hak_superslab_rebuild_queues();
 }

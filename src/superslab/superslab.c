@@ -19,10 +19,12 @@ static _Atomic bool gaps_filled;
 
 static uint32_t commit_step; // numbers per commit of descriptors
 
-// What became of a block is in its slab's descriptor, for messages. So of the SuperSlabs without
-// memory TOLD keep their descriptors; those of the others, a page each, go back as well.
-#define TOLD 8
-static _Atomic uint32_t told[TOLD], told_next; // numbers
+// What became of a block is in its slab's descriptor, for messages. So the last SuperSlabs that
+// gave up their memory keep their descriptors; those of the others, a page each, go back as well.
+static const uint8_t queue_length[HAK_QUEUES] = {[HAK_QUEUE_PURGE] = 4, [HAK_QUEUE_FORGET] = 8};
+static struct {
+  _Atomic uint32_t next, number[8];
+} queues[HAK_QUEUES];
 
 #define RANGE_SIZE_MIN ((size_t)64 << 20)
 #define NUMBERS_MIN 32u
@@ -188,18 +190,35 @@ uint32_t hak_superslab_acquire(bool fills) {
   return number;
 }
 
-// A SuperSlab is without memory. All relaxed: they choose, at worst one that is chosen already;
-// who takes a number out of the cold ones holds that SuperSlab. What is left of its descriptors
-// are zeros, as of one that was never used.
+uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
+  _Atomic uint32_t *waits = &hak_registry.superslabs[number].waits[queue];
+  if (hak_load_relaxed(waits)) return 0;
+  hak_store_relaxed(waits, 1u);
+  uint32_t place = hak_fetch_add_relaxed(&queues[queue].next, 1) % queue_length[queue];
+  uint32_t other =
+      atomic_exchange_explicit(&queues[queue].number[place], number, memory_order_relaxed);
+  if (other) hak_store_relaxed(&hak_registry.superslabs[other].waits[queue], 0u);
+  return other;
+}
+
+void hak_superslab_rebuild_queues(void) {
+  for (unsigned queue = 0; queue < HAK_QUEUES; queue++) {
+    for (uint32_t number = 1; number < hak_superslab_count(); number++)
+      hak_store_relaxed(&hak_registry.superslabs[number].waits[queue], 0u);
+    for (unsigned i = 0; i < queue_length[queue]; i++) {
+      uint32_t number = hak_load_relaxed(&queues[queue].number[i]);
+      if (number) hak_store_relaxed(&hak_registry.superslabs[number].waits[queue], 1u);
+    }
+  }
+}
+
+// A SuperSlab is without memory. Relaxed: who takes a number out of the cold ones holds that
+// SuperSlab. What is left of its descriptors are zeros, as of one that was never used.
 static void forget_another(uint32_t number) {
   const size_t size = HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
-  if (hak_os_page_size > size || hak_load_relaxed(&hak_registry.superslabs[number].told)) return;
-  hak_store_relaxed(&hak_registry.superslabs[number].told, 1u);
-  uint32_t place = hak_fetch_add_relaxed(&told_next, 1) % TOLD;
-  uint32_t other = atomic_exchange_explicit(&told[place], number, memory_order_relaxed);
-  if (other == 0) return;
-  hak_store_relaxed(&hak_registry.superslabs[other].told, 0u);
-  if (!hak_pool_leave_cold(other)) return; // it has memory again
+  if (hak_os_page_size > size) return;
+  uint32_t other = hak_superslab_wait(HAK_QUEUE_FORGET, number);
+  if (other == 0 || !hak_pool_leave_cold(other)) return; // or it has memory again
   hak_store_relaxed(&hak_registry.superslabs[other].forgotten, 1u);
   (void)hak_os_discard(hak_slab_at(other << HAK_SLABS_SHIFT), size);
   hak_pool_add_cold(other);

@@ -71,6 +71,12 @@ uint32_t hak_superslab_acquire(bool fills);
 // Gives memory of a SuperSlab the caller holds whole back to the system.
 void hak_superslab_decommit(uint32_t number);
 
+// Puts a number at the end of a queue unless it is in it. The number that falls out, as so many
+// have followed it; 0: none. All relaxed: at worst one is in a queue twice, or is lost to it.
+uint32_t hak_superslab_wait(unsigned queue, uint32_t number);
+// After fork, for which the queues and who is in them may have been copied at different times.
+void hak_superslab_rebuild_queues(void);
+
 // Numbers handed out so far are 1 .. hak_superslab_count() - 1.
 HAK_INLINE uint32_t hak_superslab_count(void) {
   // Acquire, both: pair with the releases in new_number and commit_descriptors.

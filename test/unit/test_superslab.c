@@ -132,6 +132,31 @@ static void descriptors_go_back(void) {
 }
 ISOLATED(descriptors_go_back)
 
+// A number is in a queue once, falls out when as many have followed as it holds, and fork may
+// have copied the queue and who is in it at different times.
+static void queues(void) {
+  hak_process_init();
+  uint32_t numbers[12];
+  for (unsigned i = 0; i < COUNT(numbers); i++) numbers[i] = hak_superslab_acquire(false);
+  for (unsigned i = 0; i < 4; i++) {
+    CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[i]), 0);
+    CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[i]), 0); // is in it
+  }
+  for (unsigned i = 4; i < 8; i++)
+    CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[i]), numbers[i - 4]);
+  CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_FORGET, numbers[4]), 0); // the other one is empty
+  _Atomic uint32_t *absent = &hak_registry.superslabs[numbers[9]].waits[HAK_QUEUE_PURGE];
+  _Atomic uint32_t *present = &hak_registry.superslabs[numbers[5]].waits[HAK_QUEUE_PURGE];
+  *absent = 1;
+  *present = 0;
+  hak_superslab_rebuild_queues();
+  CHECK(*absent == 0 && *present == 1);
+  CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[5]), 0);
+  CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[9]), numbers[4]);
+  CHECK_EQUAL(hak_registry.superslabs[numbers[4]].waits[HAK_QUEUE_FORGET], 1);
+}
+ISOLATED(queues)
+
 // Whatever of decommit is refused: `zeroed` of later slabs tells the truth, and the
 // number is used again.
 static void refused_decommits(void) {
@@ -268,6 +293,7 @@ int main(void) {
     ISOLATED_TEST(strangers),
     ISOLATED_TEST(decommitted_numbers_come_back_zeroed),
     ISOLATED_TEST(descriptors_go_back),
+    ISOLATED_TEST(queues),
     ISOLATED_TEST(refused_decommits),
     ISOLATED_TEST(refused_memory),
     cmocka_unit_test(hundred_thousand_superslabs),
