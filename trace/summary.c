@@ -16,7 +16,7 @@
 static const struct {
   const char *key, *title;
   uint64_t most;
-} tiers[TIERS] = {{"tiny", "tiny, to 1 KiB", 1024},
+} tiers[TIERS] = {{"tiny", "tiny, to 1280 B", 1280},
                   {"l2", "L2, to 56 KiB", 57344},
                   {"l25", "L2.5, to 1 MiB", 1048576},
                   {"huge", "huge, above", UINT64_MAX}};

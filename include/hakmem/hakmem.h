@@ -96,7 +96,7 @@ typedef struct hak_stats {
   uint64_t live_blocks;       // blocks the program holds
   uint64_t live_bytes;        // usable bytes of those blocks
   uint64_t allocs;            // blocks handed out since start: guard_allocs, and by tier:
-  uint64_t tiny_allocs;       //   up to 1 KiB
+  uint64_t tiny_allocs;       //   up to 1280 bytes
   uint64_t l2_allocs;         //   up to 56 KiB
   uint64_t l25_allocs;        //   up to 1 MiB
   uint64_t huge_allocs;       //   above

@@ -15,8 +15,7 @@
 #define HAK_SLABS_SHIFT (HAK_SUPERSLAB_SHIFT - HAK_SLAB_SHIFT)
 #define HAK_SLABS_PER_SUPERSLAB (1u << HAK_SLABS_SHIFT)
 
-#define HAK_TINY_MAX_SHIFT 10                          // docs/decisions/0015-end-of-tiny.md
-#define HAK_TINY_MAX ((size_t)1 << HAK_TINY_MAX_SHIFT) // one slab, many blocks
+#define HAK_TINY_MAX ((size_t)1280) // one slab, many blocks: docs/decisions/0015-end-of-tiny.md
 // Colours: blocks of a large power of two, or a multiple of one, would begin in few of the 64
 // sets of a cache. So slabs and runs begin with a gap of some HAK_COLOUR bytes (size_class.c):
 // docs/decisions/0013-colour.md, 0025-single-thread.md
@@ -25,8 +24,8 @@
 #define HAK_L25_MAX ((size_t)1 << 20)      // a run of 1 to 16 slabs, one block
 #define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX) // larger requests are ENOMEM
 
-#define HAK_TINY_CLASSES 32
-#define HAK_L2_CLASSES 46
+#define HAK_TINY_CLASSES 34
+#define HAK_L2_CLASSES 44
 #define HAK_CLASSES (HAK_TINY_CLASSES + HAK_L2_CLASSES)
 #define HAK_TINY_STEPS ((HAK_TINY_MAX >> HAK_MIN_SHIFT) + 1) // entries of heap->tiny
 #define HAK_L2_BLOCKS_MAX 62 // bits 0..61 of a mask; bit 63 is HAK_REMOTE_QUEUED

@@ -17,7 +17,7 @@
 //               free (thread/commons.h).
 //   owner       the thread that holds a slab's heap (attached to it, or having
 //               claimed it): the only one that touches owner fields.
-//   tiny, L2    classes up to 1 KiB / up to 56 KiB.
+//   tiny, L2    classes up to 1280 bytes / up to 56 KiB.
 //   L2.5        64 KiB..1 MiB, one block per run, no owner.
 //   huge        above 1 MiB: a mapping of its own.
 //
@@ -316,8 +316,8 @@ struct hak_heap {
   (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t) + \
    HAK_L25_RING * sizeof(uint32_t))
 _Static_assert(HAK_RINGS_SIZE <= 3584, "row M3: 3.5 KiB of rings");
-_Static_assert(sizeof(hak_heap_t) - HAK_RINGS_SIZE <=
-                   8192 + (HAK_SECURE ? (HAK_HELD + 4) * sizeof(hak_held_t) : 0),
-               "heap budget; the rings have theirs, and the quarantine");
+_Static_assert(sizeof(hak_heap_t) <=
+                   8192 + 3584 + (HAK_SECURE ? (HAK_HELD + 4) * sizeof(hak_held_t) : 0),
+               "8 KiB and the rings; the quarantine has its own");
 
 #endif

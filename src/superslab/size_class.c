@@ -5,25 +5,22 @@
 #define SPACING(bytes) (1u << (DOUBLING((bytes) < 256 ? 256 : (bytes)) - 3 - HAK_MIN_SHIFT))
 
 // What a slab or run has left over behind its blocks goes before them instead, in part; the
-// last tiny class gives up a block for it. Whole pages stay aligned, and so do tiny blocks of
+// class of 1 KiB gives up a block for it. Whole pages stay aligned, and so do smaller blocks of
 // an alignment that somebody may ask for.
-#define GIVEN_UP(number) ((number) == HAK_TINY_CLASSES - 1)
-#define CAPACITY(number, bytes, slabs) ((slabs) * HAK_SLAB_SIZE / (bytes) - GIVEN_UP(number))
-#define LEFT_OVER(number, bytes, slabs) \
-  ((slabs) * HAK_SLAB_SIZE - CAPACITY(number, bytes, slabs) * (bytes))
-#define COLOURED(number, bytes) \
-  ((number) < HAK_TINY_CLASSES - 1 ? (bytes) % (2 * HAK_COLOUR) != 0 : (bytes) % 4096 != 0)
+#define GIVEN_UP(bytes) ((bytes) == 1024)
+#define CAPACITY(bytes, slabs) ((slabs) * HAK_SLAB_SIZE / (bytes) - GIVEN_UP(bytes))
+#define LEFT_OVER(bytes, slabs) ((slabs) * HAK_SLAB_SIZE - CAPACITY(bytes, slabs) * (bytes))
+#define COLOURED(bytes) ((bytes) % ((bytes) < 1024 ? 2 * HAK_COLOUR : 4096) != 0)
 #define BELOW(a, b) ((a) < (b) ? (a) : (b))
-#define COLOURS(number, bytes, slabs) \
-  (COLOURED(number, bytes) ? BELOW(LEFT_OVER(number, bytes, slabs), (bytes) - 1) / HAK_COLOUR + 1 \
-                           : 1)
+#define COLOURS(bytes, slabs) \
+  (COLOURED(bytes) ? BELOW(LEFT_OVER(bytes, slabs), (bytes) - 1) / HAK_COLOUR + 1 : 1)
 
 const hak_class_info_t hak_classes[HAK_CLASSES] = {
 #define HAK_SIZE_CLASS(number, bytes, slabs) \
   [number] = {.size = (bytes), \
-              .capacity = (uint16_t)CAPACITY(number, bytes, slabs), \
+              .capacity = (uint16_t)CAPACITY(bytes, slabs), \
               .run = (slabs), \
-              .colours = (uint8_t)COLOURS(number, bytes, slabs), \
+              .colours = (uint8_t)COLOURS(bytes, slabs), \
               .spacing = (uint8_t)(SPACING(bytes) - 1), \
               .inverse = (((uint64_t)1 << 40) + (bytes) - 1) / (bytes)},
 #include "superslab/size_classes.def"
@@ -32,7 +29,7 @@ const hak_class_info_t hak_classes[HAK_CLASSES] = {
 
 #define HAK_SIZE_CLASS(number, bytes, slabs) \
   _Static_assert(SPACING(bytes) <= UINT8_MAX + 1, "the spacing fits its field"); \
-  _Static_assert(COLOURS(number, bytes, slabs) <= UINT8_MAX, "the colours fit their field"); \
+  _Static_assert(COLOURS(bytes, slabs) <= UINT8_MAX, "the colours fit their field"); \
   _Static_assert((slabs) <= HAK_SLABS_PER_SUPERSLAB, "a run fits a SuperSlab"); \
   _Static_assert((bytes) % HAK_MIN_BLOCK == 0, "blocks keep 16-byte alignment"); \
   _Static_assert((number) < HAK_TINY_CLASSES \
