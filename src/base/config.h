@@ -20,7 +20,7 @@
 // sets of a cache. So slabs and runs begin with a gap of some HAK_COLOUR bytes (size_class.c):
 // docs/decisions/0013-colour.md, 0025-single-thread.md
 #define HAK_COLOUR ((size_t)128)
-#define HAK_L2_MAX ((size_t)56 << 10)      // a run of slabs, 2 to 56 blocks
+#define HAK_L2_MAX ((size_t)56 << 10)      // a run of slabs, 8 to 46 blocks
 #define HAK_L25_MAX ((size_t)1 << 20)      // a run of 1 to 16 slabs, one block
 #define HAK_SIZE_MAX ((size_t)PTRDIFF_MAX) // larger requests are ENOMEM
 

@@ -35,7 +35,7 @@ HAK_INLINE bool hak_size_is_l2(size_t size) {
 // The same as hak_size_class less HAK_TINY_CLASSES, for such a size.
 HAK_INLINE unsigned hak_size_class_l2(size_t size) {
   unsigned top = hak_high_bit(size - 1);
-  return (unsigned)((size - 1) >> (top - 3)) + top * 8 - (HAK_TINY_CLASSES + 56);
+  return (unsigned)((size - 1) >> (top - 3)) + (top - 7) * 8 - HAK_TINY_CLASSES;
 }
 
 // Blocks of a nursery are whole cache lines, as no two threads may share one: what is

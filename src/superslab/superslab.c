@@ -21,9 +21,11 @@ static uint32_t commit_step; // numbers per commit of descriptors
 
 // What became of a block is in its slab's descriptor, for messages. So the last SuperSlabs that
 // gave up their memory keep their descriptors; those of the others, a page each, go back as well.
-static const uint8_t queue_length[HAK_QUEUES] = {[HAK_QUEUE_PURGE] = 4, [HAK_QUEUE_FORGET] = 8};
+#define QUEUE_MAX 8
+static const uint8_t queue_length[HAK_QUEUES] = {
+    [HAK_QUEUE_PURGE] = 4, [HAK_QUEUE_FORGET] = QUEUE_MAX};
 static struct {
-  _Atomic uint32_t next, number[8];
+  _Atomic uint32_t next, number[QUEUE_MAX];
 } queues[HAK_QUEUES];
 
 #define RANGE_SIZE_MIN ((size_t)64 << 20)
@@ -202,9 +204,11 @@ uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
 }
 
 void hak_superslab_rebuild_queues(void) {
-  for (unsigned queue = 0; queue < HAK_QUEUES; queue++) {
-    for (uint32_t number = 1; number < hak_superslab_count(); number++)
+  uint32_t count = hak_superslab_count();
+  for (uint32_t number = 1; number < count; number++)
+    for (unsigned queue = 0; queue < HAK_QUEUES; queue++)
       hak_store_relaxed(&hak_registry.superslabs[number].waits[queue], 0u);
+  for (unsigned queue = 0; queue < HAK_QUEUES; queue++) {
     for (unsigned i = 0; i < queue_length[queue]; i++) {
       uint32_t number = hak_load_relaxed(&queues[queue].number[i]);
       if (number) hak_store_relaxed(&hak_registry.superslabs[number].waits[queue], 1u);

@@ -114,13 +114,13 @@ static void aligned_sizes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(smallest_class_that_covers),
-      cmocka_unit_test(serves_no_wild_size),
-      cmocka_unit_test(classes_are_well_formed),
-      cmocka_unit_test(block_at_every_offset),
-      cmocka_unit_test(gaps),
-      cmocka_unit_test(multiples_of_powers_of_two),
-      cmocka_unit_test(aligned_sizes),
+    cmocka_unit_test(smallest_class_that_covers),
+    cmocka_unit_test(serves_no_wild_size),
+    cmocka_unit_test(classes_are_well_formed),
+    cmocka_unit_test(block_at_every_offset),
+    cmocka_unit_test(gaps),
+    cmocka_unit_test(multiples_of_powers_of_two),
+    cmocka_unit_test(aligned_sizes),
   };
   return RUN(tests);
 }
