@@ -43,8 +43,10 @@ static _Atomic uint64_t evicted_at, regretted_at; // ms
 static _Atomic uint64_t tended_at, swept_at; // ms
 static _Atomic uint32_t sweep_next;          // number of a SuperSlab; 0: no sweep
 
-// The pages of free slabs in SuperSlabs that drain go back as it gets emptier, but not
+// The pages of free slabs in SuperSlabs that drain go back as these get sparser: of each when it, or
+// another, has got sparse once more, for a load that only swings may turn round before. But not
 // while such SuperSlabs are needed again at once (base/regret.h): pauses of CALM_MS.
+static _Atomic uint32_t sparse_last; // got sparse last; 0: none
 static hak_regret_t drain_regret;
 static const hak_regret_rule_t drain_rule = {
     .soon = REGRET_MS, .few = 4, .least = CALM_MS, .most = CALM_MS};
@@ -282,17 +284,15 @@ static uint32_t purge(uint32_t number, uint32_t which) {
   return bits;
 }
 
-// Whether a release made the SuperSlab so much emptier that its free slabs' pages are
-// worth a call: it began to drain, or has at most half of the slabs it had.
-static bool purge_now(uint64_t old, uint64_t now) {
+// How many slabs are in use, but not none: the logarithm, rounded up.
+static unsigned used_log(uint64_t word) {
+  return hak_high_bit(2 * hak_used_slabs((uint32_t)word) - 1);
+}
+
+// Whether a release made a SuperSlab begin to drain, or left it half of 8 slabs, or half of that.
+static bool got_sparse(uint64_t old, uint64_t now) {
   if (!(now & HAK_SUPERSLAB_DRAINING) || !hak_option(PURGE)) return false;
-  if ((old & HAK_SUPERSLAB_DRAINING) &&
-      hak_high_bit(hak_used_slabs((uint32_t)old)) == hak_high_bit(hak_used_slabs((uint32_t)now)))
-    return false;
-  uint64_t ms = hak_os_clock_ms();
-  if (hak_regret_pauses(&drain_regret, ms) && !hak_mapped_near_limit()) return false;
-  hak_regret_done(&drain_regret, ms);
-  return true;
+  return !(old & HAK_SUPERSLAB_DRAINING) || used_log(old) != used_log(now);
 }
 
 // release, and what follows from it; how many SuperSlabs are empty now if this one is.
@@ -316,6 +316,19 @@ static void purge_hot(uint32_t number) {
   uint64_t ms = hak_os_clock_ms();
   if (hak_regret_pauses(&hot_regret, ms)) return;
   hak_regret_done(&hot_regret, ms);
+  purge_and_release(number, HAK_ALL_FREE);
+}
+
+// The SuperSlab got sparse: it waits, and the one that waited is purged if it drains still. It may be
+// the same. Near the limit none waits.
+static void purge_sparse(uint32_t number) {
+  uint64_t ms = hak_os_clock_ms();
+  if (!hak_mapped_near_limit()) {
+    if (hak_regret_pauses(&drain_regret, ms)) return;
+    number = atomic_exchange_explicit(&sparse_last, number, memory_order_relaxed);
+    if (number == 0 || !hak_pool_draining(hak_slab_at(number << HAK_SLABS_SHIFT))) return;
+  }
+  hak_regret_done(&drain_regret, ms);
   purge_and_release(number, HAK_ALL_FREE);
 }
 
@@ -351,8 +364,7 @@ static void split_unused(void) {
 static hak_released_t release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
-  if (purge_now(old, now) && (bits = purge(number, HAK_ALL_FREE)) != 0)
-    empties = give_up(number, bits, &old, &now);
+  if (got_sparse(old, now)) purge_sparse(number);
   if (empties == 0) {
     wait_for_purge(number);
     return HAK_RELEASED;
@@ -465,5 +477,6 @@ void hak_pool_rebuild(void) {
   }
   hak_index_rebuild();
   hak_store_relaxed(&empty_count, empties);
+  hak_store_relaxed(&sparse_last, 0u);
   hak_superslab_rebuild_queues();
 }

@@ -375,8 +375,8 @@ static void parcels(void) {
 }
 ISOLATED(parcels)
 
-// Pages of free slabs go back when their SuperSlab begins to drain, and again each time
-// half of what is left of it is gone; what is in use stays as it is.
+// Pages of a SuperSlab's free slabs go back when it drains and it, or another, has got sparser since:
+// began to drain, or lost half of its slabs. What is in use stays as it is.
 static char *memory_of(uint32_t number, unsigned slab) {
   return hak_slab_start(hak_slab_at((number << HAK_SLABS_SHIFT) + slab));
 }
@@ -390,25 +390,50 @@ static void draining_ones_are_purged(void) {
   for (unsigned i = 0; i < 32; i++) memset(memory_of(a, i), (int)i + 1, HAK_SLAB_SIZE);
   release(a, 0, 23);
   CHECK_EQUAL(hak_pool_counts.purged, 0);
-  release(a, 23, 24);
-  CHECK_EQUAL(hak_pool_counts.purged, 24);
-  CHECK_EQUAL(dirty(a), UINT32_MAX << 24);
-  CHECK_EQUAL(free_mask(a), UINT32_MAX >> 8);
-  for (unsigned i = 0; i < 24; i++) CHECK(all_zero(memory_of(a, i), HAK_SLAB_SIZE));
-  for (unsigned i = 24; i < 32; i++)
+  release(a, 23, 27);
+  CHECK(draining(a));
+  CHECK_EQUAL(hak_pool_counts.purged, 0);
+  release(a, 27, 28); // 4 are left
+  CHECK_EQUAL(hak_pool_counts.purged, 28);
+  CHECK_EQUAL(dirty(a), UINT32_MAX << 28);
+  CHECK_EQUAL(free_mask(a), UINT32_MAX >> 4);
+  for (unsigned i = 0; i < 28; i++) CHECK(all_zero(memory_of(a, i), HAK_SLAB_SIZE));
+  for (unsigned i = 28; i < 32; i++)
     for (size_t at = 0; at < HAK_SLAB_SIZE; at += 512) CHECK_EQUAL(memory_of(a, i)[at], i + 1);
-  release(a, 24, 25); // 7 are left: the first since, then at most half of them
-  CHECK_EQUAL(hak_pool_counts.purged, 25);
-  release(a, 25, 28);
-  CHECK_EQUAL(hak_pool_counts.purged, 25);
-  release(a, 28, 29); // 3
-  CHECK_EQUAL(hak_pool_counts.purged, 29);
-  release(a, 29, 32);
+  release(a, 28, 29);
+  CHECK_EQUAL(hak_pool_counts.purged, 28);
+  release(a, 29, 30); // 2
+  CHECK_EQUAL(hak_pool_counts.purged, 30);
+  release(a, 30, 31); // 1
+  CHECK_EQUAL(hak_pool_counts.purged, 31);
+  release(a, 31, 32);
   CHECK_EQUAL(free_mask(a), UINT32_MAX);
   hak_slab_t *again = acquire(16);
   CHECK(hak_superslab_number(again) == a && again->zeroed == !(dirty(a) & UINT32_MAX << 16));
 }
 ISOLATED(draining_ones_are_purged)
+
+static void the_last_one_waits(void) {
+  begin();
+  hak_option(TIERS) = 1;
+  hak_option(PURGE) = 1;
+  uint32_t number[3];
+  for (unsigned i = 0; i < 3; i++) number[i] = full_one();
+  for (unsigned i = 0; i < 3; i++) {
+    release(number[i], 0, 24);
+    CHECK_EQUAL(hak_pool_counts.purged, 24 * i);
+  }
+  CHECK(dirty(number[1]) == UINT32_MAX << 24 && dirty(number[2]) == UINT32_MAX);
+  for (unsigned i = 0; i < 3 * 24; i++) acquire(1);
+  for (unsigned i = 0; i < 3; i++) CHECK(!draining(number[i]));
+  release(number[0], 0, 24);
+  CHECK_EQUAL(hak_pool_counts.purged, 48); // the one that waited is HOT again
+  hak_memory_limit = 1;
+  release(number[1], 0, 24);
+  CHECK_EQUAL(hak_pool_counts.purged, 72);
+  CHECK_EQUAL(dirty(number[1]), UINT32_MAX << 24);
+}
+ISOLATED(the_last_one_waits)
 
 static void purge_of_all(void) {
   begin();
@@ -673,6 +698,7 @@ int main(void) {
     ISOLATED_TEST(unused_ones_do_not_stop_a_drain),
     ISOLATED_TEST(parcels),
     ISOLATED_TEST(draining_ones_are_purged),
+    ISOLATED_TEST(the_last_one_waits),
     ISOLATED_TEST(purge_of_all),
     ISOLATED_TEST(no_purge_in_a_load_that_swings),
     ISOLATED_TEST(unused_huge_pages_go),
