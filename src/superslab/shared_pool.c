@@ -46,7 +46,8 @@ static _Atomic uint32_t sweep_next;          // number of a SuperSlab; 0: no swe
 // The pages of free slabs in SuperSlabs that drain go back as these get sparser: of each when it, or
 // another, has got sparse once more, for a load that only swings may turn round before. But not
 // while such SuperSlabs are needed again at once (base/regret.h): pauses of CALM_MS.
-static _Atomic uint32_t sparse_last; // got sparse last; 0: none
+// The number of the one that got sparse last, 0: none, is relaxed: it steers, and purge claims.
+static _Atomic uint32_t sparse_last;
 static hak_regret_t drain_regret;
 static const hak_regret_rule_t drain_rule = {
     .soon = REGRET_MS, .few = 4, .least = CALM_MS, .most = CALM_MS};
@@ -289,7 +290,8 @@ static unsigned used_log(uint64_t word) {
   return hak_high_bit(2 * hak_used_slabs((uint32_t)word) - 1);
 }
 
-// Whether a release made a SuperSlab begin to drain, or left it half of 8 slabs, or half of that.
+// Whether a release made a SuperSlab begin to drain, or halved the slabs that it
+// has left: from DRAINING_SLABS, 8, down to 4, 2 and 1.
 static bool got_sparse(uint64_t old, uint64_t now) {
   if (!(now & HAK_SUPERSLAB_DRAINING) || !hak_option(PURGE)) return false;
   return !(old & HAK_SUPERSLAB_DRAINING) || used_log(old) != used_log(now);
