@@ -95,7 +95,7 @@ struct hak_slab {
     _Atomic(hak_heap_t *) holder; // L2: the owning heap (local is NULL)
     hak_word_t bytes;             // L2.5: usable bytes of the block
   };
-  char *start;                // tiny, L2: address of block 0
+  char *start;                // address of block 0
   uint64_t inverse;           // tiny, L2: ceil(2^64 / size)
   hak_ring_t *ring;           // L2: of the owner and class (owner field)
   uint32_t hint;              // L2: what names block 0 in a ring, see thread/ring.h

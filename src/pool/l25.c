@@ -13,25 +13,35 @@ static bool map(size_t size, hak_claim_t *claim) {
   return true;
 }
 
-void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source) {
+void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed, hak_source_t *source) {
   hak_claim_t got;
   if (!hak_pool_find(hak_l25_slabs(size), 0, &got) && !map(size, &got)) return NULL;
   *source = got.source;
   *zeroed = got.slab->zeroed;
-  return hak_l25_make(got.slab, size);
+  return hak_l25_make(got.slab, size, aligned);
 }
 
-void *hak_l25_make(hak_slab_t *head, size_t size) {
+// What the last OS page of a block has left over is a gap in front of it, so that no more pages are
+// touched. One of a block at least, but not many: docs/decisions/0013-colour.md
+#define COLOURS 8
+static size_t gap_for(const hak_slab_t *head, size_t size) {
+  size_t colours = (hak_align_up(size, HAK_L25_GRAIN) - size) / HAK_COLOUR;
+  if (colours > COLOURS) colours = COLOURS;
+  return colours ? HAK_COLOUR + hak_colour(colours, hak_slab_index(head)) : 0;
+}
+
+void *hak_l25_make(hak_slab_t *head, size_t size, bool aligned) {
   unsigned n = hak_l25_slabs(size);
+  head->start = hak_slab_start(head) + (aligned ? 0 : gap_for(head, size));
   head->run = (uint8_t)n;
   head->offset = 0;
   for (unsigned i = 1; i < n; i++) {
     head[i].offset = (uint8_t)i;
     hak_store_relaxed(&head[i].kind, HAK_KIND_INTERIOR);
   }
-  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, HAK_L25_GRAIN));
+  hak_store_relaxed(&head->bytes, (uint64_t)hak_l25_rounded(head, size));
   hak_store_relaxed(&head->kind, HAK_KIND_L25);
-  return hak_slab_start(head);
+  return head->start;
 }
 
 bool hak_l25_claim(hak_slab_t *head) {
@@ -55,9 +65,10 @@ hak_released_t hak_l25_release(hak_slab_t *head) {
 
 bool hak_l25_resize(hak_slab_t *head, size_t size) {
   unsigned have = head->run;
-  if (size > (size_t)have << HAK_SLAB_SHIFT) return false; // before n could wrap
-  unsigned n = hak_l25_slabs(size);
-  hak_store_relaxed(&head->bytes, (uint64_t)hak_align_up(size, HAK_L25_GRAIN));
+  size_t gap = hak_slab_gap(head);
+  if (size > ((size_t)have << HAK_SLAB_SHIFT) - gap) return false; // before n could wrap
+  unsigned n = hak_l25_slabs(gap + size);
+  hak_store_relaxed(&head->bytes, (uint64_t)hak_l25_rounded(head, size));
   if (n == have) return true;
   head->run = (uint8_t)n;
   for (unsigned i = n; i < have; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);

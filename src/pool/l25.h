@@ -1,8 +1,9 @@
 // l25.h: blocks above 56 KiB and up to 1 MiB: a run of slabs each, one block.
 //
-// No owner: any thread allocates and frees through the shared pool. A block's
-// usable size is the request rounded up to 4 KiB; the rest of its last slab is
-// never touched. Tests: test/unit/test_l25.c.
+// No owner: any thread allocates and frees through the shared pool. A block has the
+// OS pages that its request needs; the rest of its last slab is never touched. What
+// its last page has left over lies in front of it (HAK_COLOUR), then behind it.
+// Tests: test/unit/test_l25.c.
 
 #ifndef HAK_POOL_L25_H
 #define HAK_POOL_L25_H
@@ -12,8 +13,9 @@
 
 #define HAK_L25_GRAIN ((size_t)4096)
 
-// size 1..HAK_L25_MAX. Starts at a multiple of 64 KiB. NULL: out of memory.
-void *hak_l25_alloc(size_t size, bool *zeroed, hak_source_t *source);
+// size 1..HAK_L25_MAX. aligned: it starts at a multiple of 64 KiB, as it does if size is one of
+// 4 KiB. NULL: out of memory.
+void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed, hak_source_t *source);
 // A free in two steps. Claim: the run is nobody's but the caller's from here on;
 // false if another thread has freed it meanwhile. Then either release it, or take it
 // apart: its slabs, whose number that gives, are the caller's to make blocks of.
@@ -21,7 +23,7 @@ bool hak_l25_claim(hak_slab_t *head);
 hak_released_t hak_l25_release(hak_slab_t *head);
 unsigned hak_l25_take_apart(hak_slab_t *head);
 // A block of neighbouring slabs that are the caller's; contents are what they were.
-void *hak_l25_make(hak_slab_t *head, size_t size);
+void *hak_l25_make(hak_slab_t *head, size_t size, bool aligned);
 // Slabs of a block of that size, at most HAK_L25_MAX.
 HAK_INLINE unsigned hak_l25_slabs(size_t size) {
   return (unsigned)((size + HAK_SLAB_SIZE - 1) >> HAK_SLAB_SHIFT);
@@ -29,6 +31,11 @@ HAK_INLINE unsigned hak_l25_slabs(size_t size) {
 // Shrinks or grows inside the run; false if it does not fit.
 bool hak_l25_resize(hak_slab_t *head, size_t size);
 
+// Bytes that a request for size bytes gets in the block's place.
+HAK_INLINE size_t hak_l25_rounded(const hak_slab_t *head, size_t size) {
+  size_t gap = hak_slab_gap(head);
+  return hak_align_up(gap + size, HAK_L25_GRAIN) - gap;
+}
 HAK_INLINE size_t hak_l25_usable(hak_slab_t *head) { return hak_load_relaxed(&head->bytes); }
 
 #endif

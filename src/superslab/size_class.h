@@ -49,9 +49,12 @@ HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_
 
 // Bytes between the start of a slab or run and its first block; number: of its (first) slab.
 // Neighbours differ (a multiplicative hash), as do runs that begin at every second slab.
-HAK_INLINE size_t hak_class_gap(unsigned size_class, uint32_t number) {
+HAK_INLINE size_t hak_colour(size_t colours, uint32_t number) {
   uint32_t hash = (number * 0x9e3779b9u) >> 16;
-  return ((size_t)hash * hak_classes[size_class].colours >> 16) * HAK_COLOUR;
+  return ((size_t)hash * colours >> 16) * HAK_COLOUR;
+}
+HAK_INLINE size_t hak_class_gap(unsigned size_class, uint32_t number) {
+  return hak_colour(hak_classes[size_class].colours, number);
 }
 
 // What to ask a class for so that blocks of size bytes are aligned: slabs and runs start at

@@ -68,7 +68,7 @@ HAK_INLINE bool hak_slab_block(const hak_slab_t *slab, const void *p, uint32_t *
   return (uint64_t)product < slab->inverse && n < slab->capacity;
 }
 
-// Bytes of a tiny slab before its first block (HAK_COLOUR).
+// Bytes of a slab or run before its first block (HAK_COLOUR).
 HAK_INLINE size_t hak_slab_gap(const hak_slab_t *slab) {
   return (size_t)(slab->start - hak_slab_start(slab));
 }

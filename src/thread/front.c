@@ -214,25 +214,25 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   return take_l2(heap, ring, slab, mask, zeroed);
 }
 
-static void *take_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
+static void *take_l25(hak_heap_t *heap, size_t size, bool aligned, bool *zeroed) {
   hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size));
   if (kept) {
     hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
-    return hak_l25_make(kept, size);
+    return hak_l25_make(kept, size, aligned);
   }
   hak_source_t source;
   bool fresh = false;
-  void *p = hak_l25_alloc(size, &fresh, &source);
+  void *p = hak_l25_alloc(size, aligned, &fresh, &source);
   if (!p) {
     hak_heap_reclaim_all(heap, 0);
-    p = hak_l25_alloc(size, &fresh, &source);
+    p = hak_l25_alloc(size, aligned, &fresh, &source);
   }
   if (zeroed) *zeroed = fresh;
   return p;
 }
 
-static void *alloc_l25(hak_heap_t *heap, size_t size, bool *zeroed) {
-  void *p = take_l25(heap, size, zeroed);
+static void *alloc_l25(hak_heap_t *heap, size_t size, bool aligned, bool *zeroed) {
+  void *p = take_l25(heap, size, aligned, zeroed);
   if (p) hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
   return p;
 }
@@ -280,7 +280,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
   void *p;
   if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
   else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, exact, zeroed);
-  else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, zeroed);
+  else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, false, zeroed);
   else p = alloc_huge(heap, total, 1, zeroed);
   hak_heap_leave(heap);
   return hand_out(p, size);
@@ -346,7 +346,7 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (!heap) return NULL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) hak_nursery_takes(total);
   void *p = alignment <= HAK_SLAB_SIZE && total <= HAK_L25_MAX
-                ? alloc_l25(heap, total ? total : 1, zeroed)
+                ? alloc_l25(heap, total ? total : 1, true, zeroed)
                 : alloc_huge(heap, total, alignment, zeroed);
   hak_heap_leave(heap);
   return hand_out(p, size);
@@ -434,12 +434,13 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   }
   case HAK_KIND_L25:
     block->place = hak_l25_usable(slab);
-    start = hak_slab_start(slab);
+    start = slab->start;
     break;
   default: return in_free_slab(p, function, slab);
   }
   if (start == p) return hak_seal_find(p, block->place, function, &block->usable);
-  hak_misuse_interior(function, p, start, hak_seal_size(start, block->place));
+  if ((const char *)p < start) hak_misuse_foreign(function, p);
+  else hak_misuse_interior(function, p, start, hak_seal_size(start, block->place));
   return false;
 }
 
@@ -508,7 +509,6 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const c
 }
 
 static void free_l25(hak_heap_t *heap, hak_slab_t *head) {
-  if (heap) hak_heap_count_stat(heap, HAK_STAT_l25_free, 1);
   if (heap) hak_ring_keep_run(heap, head);
   else hak_l25_release(head);
 }

@@ -144,6 +144,7 @@ hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n) {
 
 void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head) {
   unsigned n = hak_l25_take_apart(head);
+  hak_heap_count_stat(heap, HAK_STAT_l25_free, 1);
   uint32_t most = heap->kept_most < most_slabs() ? heap->kept_most : most_slabs();
   uint32_t cap = (uint32_t)hak_option(L25_RING_CAP);
   if (n > most || cap == 0) {

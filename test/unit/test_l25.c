@@ -21,7 +21,7 @@ static uint32_t free_mask(const hak_slab_t *slab) {
 static void *alloc(size_t size) {
   bool zeroed;
   hak_source_t source;
-  char *p = hak_l25_alloc(size, &zeroed, &source);
+  char *p = hak_l25_alloc(size, true, &zeroed, &source);
   CHECK(p != NULL);
   if (zeroed) CHECK(all_zero(p, hak_l25_usable(head_of(p))));
   return p;
@@ -54,6 +54,47 @@ static void every_length(void) {
   }
 }
 ISOLATED(every_length)
+
+// What the last page has left over lies in front of a block, from 128 bytes on.
+static void colours(void) {
+  hak_process_init();
+  hak_option(LRU_SHARE) = 0;
+  uint64_t seed = 5;
+  unsigned gaps[9] = {0}, at_end = 0;
+  for (unsigned i = 0; i < 4000; i++) {
+    bool zeroed;
+    hak_source_t source;
+    size_t size = 1 + chance_below(&seed, HAK_L25_MAX), left = -size & 4095;
+    if (i % 8 == 0) size = hak_align_up(size, 4096), left = 0;
+    char *p = hak_l25_alloc(size, false, &zeroed, &source);
+    hak_slab_t *head = head_of(p);
+    size_t gap = (uintptr_t)p & (HAK_SLAB_SIZE - 1);
+    CHECK(p == head->start && gap % 128 == 0 && gap <= left && gap <= 1024);
+    CHECK_EQUAL(gap == 0, left < 128);
+    gaps[gap / 128]++;
+    // It ends with a page, the same one as without a gap.
+    CHECK_EQUAL(gap + hak_l25_usable(head), hak_align_up(size, 4096));
+    CHECK_EQUAL(head->run, hak_l25_slabs(size));
+    // Grows to the end of its slabs and not beyond, shrinks to any length.
+    size_t most = head->run * HAK_SLAB_SIZE - gap;
+    CHECK(!hak_l25_resize(head, most + 1));
+    CHECK(hak_l25_resize(head, most));
+    CHECK_EQUAL(hak_l25_usable(head), most);
+    size_t less = 1 + chance_below(&seed, most);
+    unsigned slabs = hak_l25_slabs(gap + less);
+    at_end += slabs != hak_l25_slabs(less);
+    CHECK(hak_l25_resize(head, less));
+    CHECK_EQUAL(head->run, slabs);
+    CHECK_EQUAL(hak_l25_usable(head), hak_l25_rounded(head, less));
+    CHECK(hak_l25_usable(head) >= less && hak_l25_usable(head) < less + 4096);
+    CHECK_EQUAL((gap + hak_l25_usable(head)) % 4096, 0);
+    memset(p, 0xee, hak_l25_usable(head));
+    CHECK(free_run(head));
+  }
+  for (unsigned i = 0; i < COUNT(gaps); i++) CHECK(gaps[i] > 100);
+  CHECK(at_end > 0); // a gap that needed the next slab was met
+}
+ISOLATED(colours)
 
 static void resize_in_place(void) {
   hak_process_init();
@@ -136,6 +177,7 @@ ISOLATED(one_of_many_frees_wins)
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(every_length),
+    ISOLATED_TEST(colours),
     ISOLATED_TEST(resize_in_place),
     ISOLATED_TEST(a_second_free_is_noticed),
     ISOLATED_TEST(one_of_many_frees_wins),
