@@ -280,6 +280,7 @@ struct hak_heap {
   hak_regret_t trim_regret;        // thread/sparse.c, like all that follow
   uint64_t tended_at;              // ms
   uint8_t tend_class;
+  uint8_t trim_skips; // so many runs do not wait for a trim, as there is a pause
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];

@@ -1,5 +1,7 @@
 #include "thread/ring.h"
 
+#include <string.h>
+
 #include "os/os.h"
 #include "pool/l25.h"
 #include "thread/sparse.h"
@@ -11,12 +13,14 @@
 // Takes the oldest n hints out of a ring: blocks that will not be used soon.
 static void forget_oldest(hak_heap_t *heap, hak_ring_t *ring, uint32_t n) {
   uint32_t old[HAK_L2_RING]; // what follows may take more hints out of the ring
-  for (uint32_t i = 0; i < n; i++) old[i] = ring->hint[i];
+  if (n == 0) return;
+  memcpy(old, ring->hint, n * sizeof *old);
   ring->count -= n;
-  for (uint32_t i = 0; i < ring->count; i++) ring->hint[i] = ring->hint[n + i];
+  memmove(ring->hint, ring->hint + n, ring->count * sizeof *old);
   for (uint32_t i = 0; i < n; i++) {
-    hak_heap_bring_back(heap, hak_hint_slab(old[i]));
-    if (!hak_hint_slab(old[i])->waits) hak_sparse_add(heap, hak_hint_slab(old[i]));
+    hak_slab_t *run = hak_hint_slab(old[i]);
+    if (hak_slab_place(run) == HAK_PLACE_FULL) hak_heap_bring_back(heap, run);
+    if (!run->waits) hak_sparse_add(heap, run);
   }
 }
 
@@ -70,7 +74,7 @@ static bool grow(hak_heap_t *heap, hak_ring_t *ring, uint32_t most) {
 void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
   uint32_t most = (uint32_t)hak_option(L2_RING_CAP);
   if (most == 0) return;
-  if (!grow(heap, ring, most)) forget_oldest(heap, ring, ring->capacity - ring->capacity / 2);
+  if (!grow(heap, ring, most)) forget_oldest(heap, ring, (ring->capacity + 3) / 4);
   ring->missed = false;
   ring->hint[ring->count++] = hint;
 }

@@ -2,7 +2,7 @@
 //
 // The L2 ring of a class is a small LIFO of hints: "block n of that run was freed by
 // this thread" (one that its heap owns). A hint owns nothing: the block is marked free
-// where it always is, in the run's mask. So a ring holds no memory back, the older half
+// where it always is, in the run's mask. So a ring holds no memory back, the oldest quarter
 // of a full one is simply forgotten, and double frees are still seen exactly.
 //
 // Capacities adapt to each class (row M4): a ring that was full and later empty would
@@ -48,7 +48,7 @@ bool hak_ring_push_all(hak_ring_t *ring, const hak_slab_t *slab, uint64_t mask);
 
 HAK_INLINE bool hak_ring_has_room(const hak_ring_t *ring) { return ring->count < ring->capacity; }
 HAK_INLINE void hak_ring_push(hak_ring_t *ring, uint32_t hint) { ring->hint[ring->count++] = hint; }
-// The same for a ring without room: it gets more, or forgets its older half.
+// The same for a ring without room: it gets more, or forgets its oldest quarter.
 void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint);
 
 // Takes the hints that name blocks of an L2 run out of a ring of its class.

@@ -14,6 +14,9 @@
 static const hak_regret_rule_t trim_rule = {
     .soon = 1000, .few = 2, .least = 4000, .most = HAK_PAUSE_MAX_MS};
 
+// In a pause so many runs that were to wait do not: nothing would come of it.
+#define PAUSE_SKIPS 64
+
 // A sweep over all classes every SWEEP_MS, in parts that are PART_MS apart. A part looks
 // at PART_LOOKS slabs and trims PART_TRIMS of them at most.
 #define SWEEP_MS 1000
@@ -45,7 +48,7 @@ static hak_slab_t *waited(HAK_UNUSED hak_heap_t *heap, uint32_t index) {
   return hak_slab_place(run) == HAK_PLACE_PARTIAL ? run : NULL;
 }
 
-void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
+void hak_sparse_add_now(hak_heap_t *heap, hak_slab_t *run) {
   // Not at a thread's end: the next thread with the heap begins where this one stopped.
   if (!on() || run->waits || hak_slab_place(run) != HAK_PLACE_PARTIAL || heap != hak_tls_heap)
     return;
@@ -56,7 +59,10 @@ void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
   run->waits = true;
   if (!oldest) return;
   uint64_t now = hak_os_clock_ms();
-  if (hak_regret_pauses(&heap->trim_regret, now)) return;
+  if (hak_regret_pauses(&heap->trim_regret, now)) {
+    heap->trim_skips = PAUSE_SKIPS;
+    return;
+  }
   hak_regret_done(&heap->trim_regret, now);
   trim_now(heap, oldest);
 }

@@ -15,8 +15,13 @@
 #include "base/types.h"
 
 // Blocks of an L2 run were forgotten by their ring: the class shrinks. The run is trimmed
-// when HAK_SPARSE others have followed it, as it may soon be empty and go back whole.
-void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run);
+// when HAK_SPARSE others have followed it, as it may soon be empty and go back whole. While
+// early trims pause only one in many is looked at.
+void hak_sparse_add_now(hak_heap_t *heap, hak_slab_t *run);
+HAK_INLINE void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
+  if (heap->trim_skips != 0) heap->trim_skips--;
+  else hak_sparse_add_now(heap, run);
+}
 // A run gets FULL or goes back: it waits no more, as it may soon be others' (protocol R3).
 void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run);
 // No run waits any more: the thread ends.

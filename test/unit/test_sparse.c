@@ -89,6 +89,27 @@ static void mid_peak(void) {
 }
 ISOLATED(mid_peak)
 
+// In a pause nothing is trimmed early, and hardly anything done for it; afterwards it is again.
+static void after_a_pause(void) {
+  enum { COUNT_ = 4000, SIZE = 20 * KIB };
+  if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || !hak_option(L2_RING_CAP)) return;
+  uint64_t seed = 4, pages[2];
+  for (unsigned round = 0; round < COUNT(pages); round++) {
+    for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = hak_malloc(SIZE)) != NULL);
+    hak_heap_t *heap = hak_tls_heap;
+    heap->trim_regret.until = round == 0 ? hak_os_clock_ms() + 60000 : 0;
+    pages[round] = trimmed();
+    for (unsigned i = 0; i < COUNT_; i++)
+      if (chance_below(&seed, 10) != 0) hak_free(held[i]), held[i] = NULL;
+    pages[round] = trimmed() - pages[round];
+    if (round == 0) CHECK(heap->trim_skips != 0);
+    for (unsigned i = 0; i < COUNT_; i++) hak_free(held[i]);
+  }
+  CHECK_EQUAL(pages[0], 0);
+  CHECK(pages[1] > COUNT_);
+}
+ISOLATED(after_a_pause)
+
 // Whoever goes on working sees to what is idle without being asked.
 static void sweeps(void) {
   enum { SIZE = 1000, ONE_IN = 64 };
@@ -115,6 +136,7 @@ int main(void) {
     ISOLATED_TEST(every_class),
     ISOLATED_TEST(survivors),
     ISOLATED_TEST(mid_peak),
+    ISOLATED_TEST(after_a_pause),
     ISOLATED_TEST(sweeps),
   };
   return RUN(tests);
