@@ -23,6 +23,7 @@ bool hak_l25_claim(hak_slab_t *head);
 hak_released_t hak_l25_release(hak_slab_t *head);
 unsigned hak_l25_take_apart(hak_slab_t *head);
 // A block of neighbouring slabs that are the caller's; contents are what they were.
+// aligned: see hak_l25_alloc.
 void *hak_l25_make(hak_slab_t *head, size_t size, bool aligned);
 // Slabs of a block of that size, at most HAK_L25_MAX.
 HAK_INLINE unsigned hak_l25_slabs(size_t size) {

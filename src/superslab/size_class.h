@@ -47,12 +47,13 @@ HAK_INLINE size_t hak_class_padded(size_t size) {
 
 HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }
 
-// Bytes between the start of a slab or run and its first block; number: of its (first) slab.
+// One of so many gaps, the first of which is none; number: of a slab, or of a run's first.
 // Neighbours differ (a multiplicative hash), as do runs that begin at every second slab.
 HAK_INLINE size_t hak_colour(size_t colours, uint32_t number) {
   uint32_t hash = (number * 0x9e3779b9u) >> 16;
   return ((size_t)hash * colours >> 16) * HAK_COLOUR;
 }
+// Bytes between the start of a slab or run and its first block.
 HAK_INLINE size_t hak_class_gap(unsigned size_class, uint32_t number) {
   return hak_colour(hak_classes[size_class].colours, number);
 }
