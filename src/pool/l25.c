@@ -22,7 +22,7 @@ void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed, hak_source_t *sourc
 }
 
 // What the last OS page of a block has left over is a gap in front of it, so that no more pages are
-// touched. One of a block at least, but not many: docs/decisions/0013-colour.md
+// touched: one HAK_COLOUR if there is room, at most eight: docs/decisions/0013-colour.md
 #define COLOURS 8
 static size_t gap_for(const hak_slab_t *head, size_t size) {
   size_t colours = (hak_align_up(size, HAK_L25_GRAIN) - size) / HAK_COLOUR;
