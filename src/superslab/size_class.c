@@ -24,7 +24,15 @@ const hak_class_info_t hak_classes[HAK_CLASSES] = {
               .spacing = (uint8_t)(SPACING(bytes) - 1), \
               .inverse = (((uint64_t)1 << 40) + (bytes) - 1) / (bytes)},
 #include "superslab/size_classes.def"
-#undef HAK_SIZE_CLASS
+};
+
+// Ends and spacings are multiples of the step.
+#define FIRST_STEP(bytes) (((bytes) - SPACING(bytes) * HAK_MIN_BLOCK) / HAK_L2_STEP)
+const uint8_t hak_l2_class_of[HAK_L2_MAX / HAK_L2_STEP] = {
+#define HAK_SIZE_CLASS(number, bytes, slabs)
+#define HAK_L2_CLASS(number, bytes, slabs) \
+  [FIRST_STEP(bytes)...(bytes) / HAK_L2_STEP - 1] = (number) - HAK_TINY_CLASSES,
+#include "superslab/size_classes.def"
 };
 
 #define HAK_SIZE_CLASS(number, bytes, slabs) \
@@ -38,4 +46,3 @@ const hak_class_info_t hak_classes[HAK_CLASSES] = {
                            (slabs) * HAK_SLAB_SIZE / (bytes) <= HAK_L2_BLOCKS_MAX, \
                  "tiny classes use one slab, L2 blocks fit the mask");
 #include "superslab/size_classes.def"
-#undef HAK_SIZE_CLASS

@@ -32,10 +32,12 @@ HAK_INLINE bool hak_size_is_l2(size_t size) {
   return size - (HAK_TINY_MAX + 1) < HAK_L2_MAX - HAK_TINY_MAX;
 }
 
-// The same as hak_size_class less HAK_TINY_CLASSES, for such a size.
+// The same as hak_size_class less HAK_TINY_CLASSES, for such a size. By a table, as finding the
+// highest bit is eight operations on some processors: docs/decisions/0037-class-table.md
+#define HAK_L2_STEP 128 // bytes: the least spacing of L2 classes
+HAK_INTERNAL extern const uint8_t hak_l2_class_of[HAK_L2_MAX / HAK_L2_STEP];
 HAK_INLINE unsigned hak_size_class_l2(size_t size) {
-  unsigned top = hak_high_bit(size - 1);
-  return (unsigned)((size - 1) >> (top - 3)) + (top - 7) * 8 - HAK_TINY_CLASSES;
+  return hak_l2_class_of[(size - 1) / HAK_L2_STEP];
 }
 
 // Blocks of a nursery are whole cache lines, as no two threads may share one: what is

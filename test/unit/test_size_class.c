@@ -14,6 +14,7 @@ static void smallest_class_that_covers(void **state) {
     // Rounding costs at most an eighth above 128 bytes.
     if (size > 128) assert_true((hak_class_size(c) - size) * 8 <= size);
     assert_int_equal(c < HAK_TINY_CLASSES, size <= HAK_TINY_MAX);
+    if (size > HAK_TINY_MAX) assert_int_equal(hak_size_class_l2(size), c - HAK_TINY_CLASSES);
     for (unsigned d = 0; d < HAK_CLASSES; d++) assert_int_equal(hak_class_serves(d, size), d == c);
   }
 }
