@@ -286,7 +286,7 @@ struct hak_heap {
   hak_warm_t warm[HAK_CLASSES];
   char *used_up;        // L2: the run used up last, if its pages tell anything (growth.h)
   uint64_t used[2];     // bit c: class c had a front when the last thread left (warm.c)
-  uint32_t spares;      // SPARE slabs of all classes
+  uint32_t spares;      // slabs of SPARE runs, and SPARE slabs, of all classes
   uint32_t drainings;   // hak_pool_counts.draining when SPARE slabs were last looked through
   uint32_t reclaim_met; // the last request of hak_heap_reclaim_all it has followed
   uint8_t others;       // slabs that others' frees brought back in a row (thread/commons.c)

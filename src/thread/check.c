@@ -129,6 +129,7 @@ static void check_full_runs(const hak_heap_t *heap) {
 void hak_heap_check(hak_heap_t *heap) {
   check_kept(heap);
   if (!hak_load_relaxed(&heap->common)) check_full_runs(heap);
+  uint32_t all_spares = 0;
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
     if (front != &hak_slab_none) check_slab(heap, front, c, HAK_PLACE_ACTIVE);
@@ -146,7 +147,9 @@ void hak_heap_check(hak_heap_t *heap) {
     }
     if (c >= HAK_TINY_CLASSES) check_ring(heap, c);
     HAK_ASSERT(spares == heap->warm[c].spares && spares <= hak_option(WARM_POOL));
+    all_spares += spares * hak_classes[c].run;
   }
+  HAK_ASSERT(all_spares == heap->spares);
 }
 
 #endif

@@ -20,8 +20,10 @@
 // PARTIAL slabs looked at for one whose SuperSlab does not drain.
 #define LOOK_AT 4
 
-// Slabs of a class for each unused one it may have (docs/decisions/0010-warm-pool.md).
+// Slabs of a tiny class for each unused one it may have. An L2 class may have every second run
+// unused: one that goes back and comes again elsewhere is cold memory (docs/decisions/0010-warm-pool.md).
 #define SLABS_PER_SPARE 3
+#define RUNS_PER_SPARE 2
 // All unused slabs of all heaps may be this part of what is mapped before a new
 // SuperSlab is: beyond it they go back first.
 #define MAPPED_PER_SPARE 8
@@ -47,7 +49,7 @@ static void put(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   slab->next = heap->spare[c];
   heap->spare[c] = hak_slab_index(slab);
   heap->warm[c].spares++;
-  heap->spares++;
+  heap->spares += hak_classes[c].run;
 }
 
 // Takes the slab that *link (a head or another's next) names out of its list.
@@ -55,7 +57,7 @@ static hak_slab_t *take(hak_heap_t *heap, uint32_t *link, unsigned c) {
   hak_slab_t *slab = hak_slab_at(*link);
   *link = slab->next;
   heap->warm[c].spares--;
-  heap->spares--;
+  heap->spares -= hak_classes[c].run;
   return slab;
 }
 
@@ -152,7 +154,9 @@ void hak_warm_fill(hak_heap_t *heap) {
 // Keep and drop.
 
 static unsigned keep_limit(const hak_heap_t *heap, unsigned c) {
-  unsigned keep = heap->warm[c].keep, share = slabs_of(heap, c) / SLABS_PER_SPARE;
+  unsigned keep = heap->warm[c].keep, slabs = slabs_of(heap, c);
+  unsigned share = c < HAK_TINY_CLASSES ? slabs / SLABS_PER_SPARE
+                                        : (slabs + RUNS_PER_SPARE - 1) / RUNS_PER_SPARE;
   if (share < at_least(c)) share = at_least(c);
   return keep < share ? keep : share;
 }

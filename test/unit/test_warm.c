@@ -124,6 +124,29 @@ static void empties_are_kept(void) {
 }
 ISOLATED(empties_are_kept)
 
+// Of an L2 class that swings between none and four runs three stay, the one in front and two; of
+// one that does not come again none but that in front.
+static void every_second_run_is_kept(void) {
+  enum { SIZE = 20480, RUNS = 4 };
+  options(4, 3);
+  unsigned c = hak_size_class(SIZE), n = RUNS * hak_classes[c].capacity;
+  hak_warm_t *runs = &hak_tls_heap->warm[c];
+  for (unsigned swing = 0; swing < 20; swing++) {
+    uint64_t misses = runs->misses;
+    for (unsigned i = 0; i < n; i++) CHECK((blocks[i] = hak_malloc(SIZE)) != NULL);
+    CHECK_EQUAL(runs->slabs, RUNS);
+    if (swing > 4) CHECK_EQUAL(runs->misses - misses, 1);
+    for (unsigned i = 0; i < n; i++) hak_free(blocks[i]);
+    hak_heap_check(hak_tls_heap);
+    if (swing == 0) CHECK_EQUAL(runs->spares, 0);
+    if (swing > 4) CHECK_EQUAL(runs->spares, 2);
+    CHECK_EQUAL(hak_tls_heap->spares, runs->spares * hak_classes[c].run);
+  }
+  hak_heap_release_idle(hak_tls_heap);
+  CHECK_EQUAL(hak_tls_heap->spares, 0);
+}
+ISOLATED(every_second_run_is_kept)
+
 // The budget follows the hit rate.
 static void budgets_adapt(void) {
   options(4, 3);
@@ -351,6 +374,7 @@ int main(void) {
     ISOLATED_TEST(off_is_off),
     ISOLATED_TEST(small_classes_do_not_hoard),
     ISOLATED_TEST(empties_are_kept),
+    ISOLATED_TEST(every_second_run_is_kept),
     ISOLATED_TEST(budgets_adapt),
     ISOLATED_TEST(draining_ones_go),
     ISOLATED_TEST(given_back_when_memory_is_short),
