@@ -120,19 +120,23 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     // did to the slabs and descriptors is done. Seq_cst for publish (P2).
     if (!hak_cas_seq_cst(free_mask, &word, rest)) continue;
     claim->source = HAK_FROM_POOL;
+    // Relaxed, like all of dirty: it steers.
+    bool fresh = (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) != 0;
     if ((uint32_t)word == HAK_ALL_FREE) {
       claim->source = HAK_FROM_REUSE;
       // Relaxed and racy: a hint for the helper thread, off by one at worst.
       uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
       if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low))
         hak_store_relaxed(&empty_low, left);
+      // It was purged, most likely, as it drained before it got empty.
+      if (fresh && hak_regret_possible(&drain_regret))
+        hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
     } else if (word & HAK_SUPERSLAB_DRAINING) {
       claim->source = HAK_FROM_DRAINING;
       // What drains should not have been needed.
       hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
       hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
-    } else if (hak_regret_possible(&hot_regret) &&
-               (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty))) {
+    } else if (fresh && hak_regret_possible(&hot_regret)) {
       hak_regret_needed(&hot_regret, hak_os_clock_ms(), hot_rule);
     }
     hak_index_change(number, word, rest);

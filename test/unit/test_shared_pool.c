@@ -465,6 +465,24 @@ static void no_purge_in_a_load_that_swings(void) {
 }
 ISOLATED(no_purge_in_a_load_that_swings)
 
+// Nor where they get empty on the way, and are used again for that.
+static void no_purge_in_bursts(void) {
+  begin();
+  hak_option(TIERS) = 1;
+  uint32_t a = full_one();
+  uint64_t purged = 0;
+  for (unsigned burst = 0; burst < 20; burst++) {
+    if (burst == 10) purged = hak_pool_counts.purged;
+    release(a, 0, 24);
+    release(a, 24, 28);
+    release(a, 28, 32);
+    CHECK_EQUAL(free_mask(a), UINT32_MAX);
+    for (unsigned i = 0; i < 32; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
+  }
+  CHECK(purged > 0 && hak_pool_counts.purged == purged);
+}
+ISOLATED(no_purge_in_bursts)
+
 // A huge page that has hardly been used is not kept when another SuperSlab goes back.
 static void unused_huge_pages_go(void) {
   hak_process_init();
@@ -701,6 +719,7 @@ int main(void) {
     ISOLATED_TEST(the_last_one_waits),
     ISOLATED_TEST(purge_of_all),
     ISOLATED_TEST(no_purge_in_a_load_that_swings),
+    ISOLATED_TEST(no_purge_in_bursts),
     ISOLATED_TEST(unused_huge_pages_go),
     ISOLATED_TEST(unused_beside_trimmed_go),
     ISOLATED_TEST(short_of_memory),
