@@ -450,37 +450,24 @@ static void purge_of_all(void) {
 }
 ISOLATED(purge_of_all)
 
-// Where sparse SuperSlabs are needed again at once, their pages stay.
-static void no_purge_in_a_load_that_swings(void) {
+// Slabs of a full SuperSlab are released in steps, and needed again, many times: purging stops.
+static void release_and_need(unsigned steps, const unsigned to[]) {
   begin();
   hak_option(TIERS) = 1;
   uint32_t a = full_one();
   uint64_t purged = 0;
   for (unsigned swing = 0; swing < 20; swing++) {
     if (swing == 10) purged = hak_pool_counts.purged;
-    release(a, 0, 30);
-    for (unsigned i = 0; i < 30; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
+    for (unsigned i = 0; i < steps; i++) release(a, i ? to[i - 1] : 0, to[i]);
+    for (unsigned i = 0; i < to[steps - 1]; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
   }
   CHECK(purged > 0 && hak_pool_counts.purged == purged);
 }
+// Where sparse SuperSlabs are needed again at once, their pages stay;
+static void no_purge_in_a_load_that_swings(void) { release_and_need(1, (unsigned[]){30}); }
 ISOLATED(no_purge_in_a_load_that_swings)
-
-// Nor where they get empty on the way, and are used again for that.
-static void no_purge_in_bursts(void) {
-  begin();
-  hak_option(TIERS) = 1;
-  uint32_t a = full_one();
-  uint64_t purged = 0;
-  for (unsigned burst = 0; burst < 20; burst++) {
-    if (burst == 10) purged = hak_pool_counts.purged;
-    release(a, 0, 24);
-    release(a, 24, 28);
-    release(a, 28, 32);
-    CHECK_EQUAL(free_mask(a), UINT32_MAX);
-    for (unsigned i = 0; i < 32; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
-  }
-  CHECK(purged > 0 && hak_pool_counts.purged == purged);
-}
+// and where they get empty on the way, and are used again for that.
+static void no_purge_in_bursts(void) { release_and_need(3, (unsigned[]){24, 28, 32}); }
 ISOLATED(no_purge_in_bursts)
 
 // A huge page that has hardly been used is not kept when another SuperSlab goes back.
