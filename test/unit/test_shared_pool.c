@@ -459,6 +459,7 @@ static void release_and_need(unsigned steps, const unsigned to[]) {
   for (unsigned swing = 0; swing < 20; swing++) {
     if (swing == 10) purged = hak_pool_counts.purged;
     for (unsigned i = 0; i < steps; i++) release(a, i ? to[i - 1] : 0, to[i]);
+    CHECK_EQUAL(free_mask(a), hak_ones(0, to[steps - 1]));
     for (unsigned i = 0; i < to[steps - 1]; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
   }
   CHECK(purged > 0 && hak_pool_counts.purged == purged);
