@@ -93,8 +93,11 @@ inline cas_state(h, wanted) { // hak_heap_take: cas_seq_cst(&heap->state, ORPHAN
 #define list_all(h) skip
 #endif
 inline list_orphan(l, h) {
-  // exchange_seq_cst(&heap->listed[list], 1)
-  d_step { old = listed[h].list[l]; listed[h].list[l] = 1 };
+  old = listed[h].list[l];                             // load_seq_cst(&heap->listed[list])
+  if
+  :: !old -> d_step { old = listed[h].list[l]; listed[h].list[l] = 1 } // exchange_seq_cst
+  :: else
+  fi;
   if
   :: !old -> d_step { assert(!on[h].list[l]); on[h].list[l] = 1 } // push_orphan
   :: else

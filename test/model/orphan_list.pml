@@ -21,6 +21,7 @@
 // broken orphan_list BROKEN_unlist_late: listed is cleared after the look at the state
 // broken orphan_list BROKEN_list_first: the heap is listed before its state says ORPHAN
 // broken orphan_list BROKEN_list_load: listed is loaded and then stored, not exchanged
+// broken orphan_list BROKEN_look_early: listed is loaded before the state is seen (store buffer)
 // broken orphan_list BROKEN_take_plain: the state is checked and then stored
 
 #define HEAPS 3
@@ -91,7 +92,13 @@ inline list_orphan() {
   old = listed[h];
   listed[h] = 1;
 #else
-  d_step { old = listed[h]; listed[h] = 1 };           // exchange_seq_cst(&heap->listed[list], 1)
+#ifndef BROKEN_look_early
+  old = listed[h];                                     // load_seq_cst(&heap->listed[list])
+#endif
+  if
+  :: !old -> d_step { old = listed[h]; listed[h] = 1 } // exchange_seq_cst(&heap->listed[list], 1)
+  :: else
+  fi;
 #endif
 #endif
   if
@@ -104,6 +111,9 @@ inline list_orphan() {
 inline leave_orphan() {
 #ifdef BROKEN_list_first
   list_orphan();
+#endif
+#ifdef BROKEN_look_early
+  old = listed[h];
 #endif
   d_step {                                             // store_seq_cst(&heap->state, ORPHAN)
     assert(taken_by[h] == me); taken_by[h] = 0; state[h] = ORPHAN
