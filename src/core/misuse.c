@@ -30,8 +30,10 @@ void hak_misuse_misaligned(const char *function, const void *p) {
 
 void hak_misuse_interior(const char *function, const void *p, const void *block,
                          size_t block_size) {
-  hak_message("%s(%p): not the start of a block; it lies %u bytes inside the %u-byte block at %p",
-              function, p, (uint64_t)((uintptr_t)p - (uintptr_t)block), (uint64_t)block_size,
+  bool before = (uintptr_t)p < (uintptr_t)block;
+  uintptr_t distance = before ? (uintptr_t)block - (uintptr_t)p : (uintptr_t)p - (uintptr_t)block;
+  hak_message("%s(%p): not the start of a block; it lies %u bytes %s the %u-byte block at %p",
+              function, p, (uint64_t)distance, before ? "before" : "inside", (uint64_t)block_size,
               block);
   hak_misuse_finish();
 }

@@ -15,6 +15,7 @@ HAK_INTERNAL extern _Atomic uint32_t hak_misuse_count; // calls of it
 // function is the name the program called.
 HAK_COLD void hak_misuse_double_free(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_misaligned(const char *function, const void *p);
+// Inside the block, or before the first one of its slab.
 HAK_COLD void hak_misuse_interior(const char *function, const void *p, const void *block,
                                   size_t block_size);
 // Says what the address belongs to instead (reads /proc/self/maps).

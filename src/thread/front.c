@@ -417,9 +417,10 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
     unsigned c = hak_slab_class(slab);
     block->place = hak_class_size(c);
     block->number = hak_class_block_at(c, (size_t)((const char *)p - slab->start));
-    start = slab->start + block->number * block->place;
-    // Before the first block, or behind the last.
-    if ((const char *)p < slab->start || block->number >= hak_classes[c].capacity) {
+    start = slab->start;
+    if ((const char *)p < start) break; // in the gap before the first block
+    start += block->number * block->place;
+    if (block->number >= hak_classes[c].capacity) { // behind the last
       hak_misuse_foreign(function, p);
       return false;
     }
@@ -439,8 +440,7 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   default: return in_free_slab(p, function, slab);
   }
   if (start == p) return hak_seal_find(p, block->place, function, &block->usable);
-  if ((const char *)p < start) hak_misuse_foreign(function, p);
-  else hak_misuse_interior(function, p, start, hak_seal_size(start, block->place));
+  hak_misuse_interior(function, p, start, hak_seal_size(start, block->place));
   return false;
 }
 

@@ -304,6 +304,29 @@ static void inside_l2_middle(void) { inside(20000, 10000); }
 static void inside_l2_last(void) { inside(57344, 57344 - 16); }
 static void inside_l25_slab(void) { inside(65536, 32768); }
 static void inside_l25_far(void) { inside(1000000, 131072); } // starts a slab of its own
+// A pointer into the gap that colours a slab or run (docs/decisions/0013-colour.md). The first of
+// its blocks lies within the first page.
+static void before(size_t size, bool remote) {
+  enum { N = 300 };
+  char *p[N], *first = NULL;
+  for (int i = 0; i < N; i++) {
+    uintptr_t at = (uintptr_t)(p[i] = malloc(size)) & 0xffff;
+    if (at >= 16 && at < 4096 && (!first || at < ((uintptr_t)first & 0xffff))) first = p[i];
+  }
+  if (!first) FAIL("no block has a gap before it");
+  size_t usable = size_of(first);
+  memset(first, 0x5a, usable);
+  expect(first - 16, "not the start of a block; it lies 16 bytes before the %zu-byte block at %p", usable,
+         (void *)first);
+  if (remote) run(free_and_misuse, first - 16);
+  else misuse(first - 16);
+  for (size_t i = 0; i < usable; i++)
+    if (first[i] != 0x5a) FAIL("the block was changed");
+  for (int i = 0; i < N; i++) free(p[i]);
+}
+static void before_tiny_remote(void) { before(1200, true); }
+static void before_l2(void) { before(5000, false); }
+static void before_l25(void) { before(200000, false); }
 static void inside_huge_first(void) { inside(3 << 20, 16); }
 static void inside_huge_page(void) { inside(3 << 20, 4096); }
 static void inside_huge_far(void) { inside(64 << 20, 40 << 20); } // 2 MiB aligned
@@ -433,7 +456,7 @@ static const struct {
     CASE(misaligned_tiny_1), CASE(misaligned_tiny_8), CASE(misaligned_l2_1),
     CASE(misaligned_l2_8), CASE(misaligned_l25_1), CASE(misaligned_l25_8),
     CASE(inside_tiny_remote), CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),
-    CASE(inside_l25_far), CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
+    CASE(inside_l25_far), CASE(before_tiny_remote), CASE(before_l2), CASE(before_l25), CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
     CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
     CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_3500_for_5500_borrowed), CASE(size_100000_for_300000),
     CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),
