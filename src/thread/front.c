@@ -416,9 +416,9 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   case HAK_KIND_L2: {
     unsigned c = hak_slab_class(slab);
     block->place = hak_class_size(c);
-    block->number = hak_class_block_at(c, (size_t)((const char *)p - slab->start));
     start = slab->start;
     if ((const char *)p < start) break; // in the gap before the first block
+    block->number = hak_class_block_at(c, (size_t)((const char *)p - start));
     start += block->number * block->place;
     if (block->number >= hak_classes[c].capacity) { // behind the last
       hak_misuse_foreign(function, p);

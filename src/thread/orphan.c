@@ -28,8 +28,8 @@ static hak_heap_t *pop_orphan(unsigned list) {
 
 // The caller has set state ORPHAN before. If the heap still counts as listed, then
 // it is, or hak_orphan_take is between its pop and its look at the state, which comes
-// after it clears `listed`, so it finds the orphan. Mostly it is: a load costs a tenth of
-// an exchange.
+// after it clears `listed`, so it finds the orphan. Mostly it is listed,
+// and the load, seq_cst as well and so after the state too, saves a locked exchange.
 static void list_orphan(unsigned list, hak_heap_t *heap) {
   if (hak_load_seq_cst(&heap->listed[list])) return;
   if (!hak_exchange_seq_cst(&heap->listed[list], 1u)) push_orphan(list, heap);
