@@ -273,11 +273,12 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
     void *guarded = hak_guard_alloc(size);
     if (guarded) return guarded;
   }
+  void *p = HAK_UNLIKELY(hak_tls_heap == &hak_heap_none) ? hak_nursery_hit(size) : NULL;
+  if (p) return p;
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap)) return NULL;
   size_t total = size + HAK_TAIL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) total = hak_nursery_takes(total);
-  void *p;
   if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
   else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, exact, zeroed);
   else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, false, zeroed);
@@ -508,11 +509,6 @@ static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const c
   else hak_remote_free_l2(heap, slab, block->number, function);
 }
 
-static void free_l25(hak_heap_t *heap, hak_slab_t *head) {
-  if (heap) hak_ring_keep_run(heap, head);
-  else hak_l25_release(head);
-}
-
 HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
                            const char *function) {
   switch (block->kind) {
@@ -520,7 +516,8 @@ HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
   case HAK_KIND_L2: free_l2(heap, block, p, function); break;
   case HAK_KIND_L25:
     if (!hak_l25_claim(block->slab)) hak_misuse_double_free(function, p, block->usable);
-    else free_l25(heap, block->slab);
+    else if (heap) hak_ring_keep_run(heap, block->slab);
+    else hak_l25_release(block->slab);
     break;
   case HAK_KIND_GUARD: hak_guard_free(p, function); break;
   default:
@@ -531,9 +528,7 @@ HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
 }
 
 HAK_INLINE void free_found(const hak_block_t *block, void *p, const char *function) {
-  bool owned = block->kind == HAK_KIND_TINY || block->kind == HAK_KIND_L2;
-  // NULL: no memory for one; still freed.
-  hak_heap_t *heap = owned ? hak_heap_enter_for(block->slab) : hak_heap_enter();
+  hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
   free_block(heap, block, p, function);
   if (heap) hak_heap_leave(heap);
 }
@@ -543,8 +538,11 @@ HAK_NOINLINE static void free_young(hak_slab_t *slab, void *p, uint32_t number,
                                     const char *function) {
   hak_block_t block = {
       .kind = hak_slab_kind(slab), .slab = slab, .number = number, .usable = slab->size};
+  hak_heap_t *heap = NULL;
   if (block.kind == HAK_KIND_L2 && is_free_l2(slab, number)) hak_front_free_slow(p, function);
-  else free_found(&block, p, function);
+  else if (!(heap = hak_nursery_enter_for(slab))) free_found(&block, p, function);
+  else free_block(heap, &block, p, function);
+  if (heap) hak_nursery_leave(heap);
 }
 
 // Not a block of this thread's. Of other heaps' only the read-mostly line is looked at: what was

@@ -66,10 +66,11 @@ HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
   return block;
 }
 
-// A block of the calling thread's front, NULL if a slow path must be taken.
-HAK_INLINE void *hak_front_hit(size_t size) {
+// A block of the front of *heap, which is read only for such a size; NULL if a slow path must
+// be taken.
+HAK_INLINE void *hak_front_hit_of(hak_heap_t *const *heap, size_t size) {
   if (HAK_UNLIKELY(size > HAK_TINY_MAX - HAK_TAIL)) return NULL;
-  hak_slab_t *slab = hak_tls_heap->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
+  hak_slab_t *slab = (*heap)->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
   if (HAK_UNLIKELY(slab->free == NULL)) return NULL;
   void *block = hak_front_pop(slab);
 #if HAK_SECURE
@@ -77,6 +78,7 @@ HAK_INLINE void *hak_front_hit(size_t size) {
 #endif
   return block;
 }
+HAK_INLINE void *hak_front_hit(size_t size) { return hak_front_hit_of(&hak_tls_heap, size); }
 
 // Takes the block that the newest hint of an L2 ring names; there is one.
 HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) {
@@ -90,9 +92,9 @@ HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) {
 
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed. NULL for
 // other sizes too.
-HAK_INLINE void *hak_front_hit_l2(size_t size) {
+HAK_INLINE void *hak_front_hit_l2_of(hak_heap_t *const *heap, size_t size) {
   if (HAK_UNLIKELY(!hak_size_is_l2(size + HAK_TAIL))) return NULL;
-  hak_ring_t *ring = &hak_tls_heap->ring[hak_size_class_l2(size + HAK_TAIL)];
+  hak_ring_t *ring = &(*heap)->ring[hak_size_class_l2(size + HAK_TAIL)];
   HAK_IN_REGISTER(ring); // or the compiler computes the address of each field anew
   if (HAK_UNLIKELY(ring->count == 0)) return NULL;
   void *block = hak_front_pop_l2(ring);
@@ -105,9 +107,15 @@ HAK_INLINE void *hak_front_hit_l2(size_t size) {
   return block;
 }
 
+HAK_INLINE void *hak_front_hit_l2(size_t size) { return hak_front_hit_l2_of(&hak_tls_heap, size); }
+
 // Either, by size: what callers other than malloc try before hak_front_alloc.
+HAK_INLINE void *hak_front_hit_any_of(hak_heap_t *const *heap, size_t size) {
+  return size <= HAK_TINY_MAX - HAK_TAIL ? hak_front_hit_of(heap, size)
+                                         : hak_front_hit_l2_of(heap, size);
+}
 HAK_INLINE void *hak_front_hit_any(size_t size) {
-  return size <= HAK_TINY_MAX - HAK_TAIL ? hak_front_hit(size) : hak_front_hit_l2(size);
+  return hak_front_hit_any_of(&hak_tls_heap, size);
 }
 
 // Puts a block back into a slab of the calling thread's heap.

@@ -498,11 +498,6 @@ static hak_heap_t *attach(void) {
   return heap;
 }
 
-hak_heap_t *hak_heap_enter_owner(hak_slab_t *slab) {
-  hak_heap_t *heap = tls_ending ? NULL : hak_nursery_enter_for(slab);
-  return heap ? heap : hak_heap_enter_new();
-}
-
 hak_heap_t *hak_heap_enter_new(void) {
   hak_process_init();
   // The set-up may have allocated, by way of somebody's pthread_key_create.

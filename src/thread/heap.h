@@ -26,9 +26,6 @@ HAK_INTERNAL extern hak_heap_t hak_heap_none;
 // ending keeps its heap for that one call only.
 HAK_INLINE hak_heap_t *hak_heap_enter(void);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
-// The same for work on a tiny or L2 slab: if the thread has no heap and the slab is a
-// nursery's, that one if it can be had.
-HAK_INLINE hak_heap_t *hak_heap_enter_for(hak_slab_t *slab);
 
 // Puts slab into the front of its class; hak_slab_none empties it.
 void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab);
@@ -131,11 +128,6 @@ HAK_COLD hak_heap_t *hak_heap_enter_new(void); // the thread has no heap
 HAK_INLINE hak_heap_t *hak_heap_enter(void) {
   hak_heap_t *heap = hak_tls_heap;
   return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_new();
-}
-HAK_COLD hak_heap_t *hak_heap_enter_owner(hak_slab_t *slab);
-HAK_INLINE hak_heap_t *hak_heap_enter_for(hak_slab_t *slab) {
-  hak_heap_t *heap = hak_tls_heap;
-  return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_owner(slab);
 }
 void hak_heap_detach_transient(hak_heap_t *heap);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap) {

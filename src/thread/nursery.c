@@ -3,6 +3,7 @@
 #include "core/options.h"
 #include "superslab/size_class.h"
 #include "superslab/slab.h"
+#include "thread/front.h"
 #include "thread/heap.h"
 #include "thread/orphan.h"
 #include "thread/remote.h"
@@ -27,7 +28,7 @@ static void found_taken(void) {
   tls_young.calls += TAKEN_CALLS;
 }
 
-static bool take(hak_heap_t *heap) {
+HAK_INLINE bool take(hak_heap_t *heap) {
   if (!hak_heap_take(heap, HAK_HEAP_ATTACHED)) return false;
   if (HAK_LIKELY(hak_load_relaxed(&heap->nursery))) return true;
   // It became a thread's own since it was looked for, and that thread has ended.
@@ -37,7 +38,7 @@ static bool take(hak_heap_t *heap) {
 }
 
 // The nursery in the place, NULL if there is none or it is taken.
-static hak_heap_t *take_from(_Atomic(hak_heap_t *) *place) {
+HAK_INLINE hak_heap_t *take_from(_Atomic(hak_heap_t *) *place) {
   // Acquire: pairs with the release in make.
   hak_heap_t *heap = hak_load_acquire(place);
   return heap && heap != &hak_heap_none && take(heap) ? heap : NULL;
@@ -86,11 +87,24 @@ hak_heap_t *hak_nursery_enter_for(hak_slab_t *slab) {
 
 void hak_nursery_leave(hak_heap_t *heap) {
   hak_heap_count_stat(heap, HAK_STAT_nursery, 1);
-  if (heap->pending) hak_remote_flush(heap);
-  hak_orphan_leave(heap);
-  // What was posted before the state changed: as hak_heap_service looks.
+  if (HAK_UNLIKELY(heap->pending)) hak_remote_flush(heap);
+  // Release: pairs with the acquire in hak_heap_take. Then what was posted before: as
+  // hak_heap_service looks.
+  hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
   if (hak_load_seq_cst(&heap->inbox) != 0 || hak_load_seq_cst(&heap->mail) != NULL)
     hak_heap_service(heap);
+}
+
+void *hak_nursery_hit(size_t size) {
+  // Acquire: pairs with the release in make: options are known as well.
+  hak_heap_t *heap = hak_load_acquire(&nurseries[tls_young.taken % HAK_NURSERIES]);
+  if (size > HAK_L2_MAX || !heap || heap == &hak_heap_none || !is_young() ||
+      hak_orphan_any(HAK_ORPHANS_ALL) || !take(heap))
+    return NULL;
+  void *p = hak_front_hit_any_of(&heap, hak_class_padded(size));
+  if (HAK_LIKELY(p != NULL)) tls_young.calls += 1 + (uint32_t)(size >> 10);
+  hak_nursery_leave(heap);
+  return p;
 }
 
 hak_heap_t *hak_nursery_grow_up(void) {

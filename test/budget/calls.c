@@ -3,6 +3,7 @@
 //   calls hello          one block; all else is the start and end of a process
 //   calls resize COUNT   realloc up and down and calloc, over tiny, L2, L2.5 and huge sizes
 //   calls handover COUNT threads one after the other; each frees its predecessor's blocks
+//   calls young COUNT    threads one after the other, of so few calls that none gets a heap
 //   calls others COUNT   what else allocates and frees: aligned, operator new, sized frees, calloc
 //
 // No clock, no seed, one thread at a time: every run makes the same calls.
@@ -64,12 +65,27 @@ static void *worker(void *count) {
   return NULL;
 }
 
-static void handover(long count) {
+static void *young(void *count) {
+  void *own[32] = {NULL};
+  for (long i = 0; i < (long)(intptr_t)count; i++) {
+    void **p = &own[next() % 32];
+    free(*p);
+    need(*p = malloc(16 + next() % 2000));
+  }
+  for (int i = 0; i < 32; i++) free(own[i]);
+  return NULL;
+}
+
+static void in_threads(void *(*act)(void *), long count) {
   for (int t = 0; t < THREADS; t++) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, worker, (void *)(intptr_t)(count / THREADS)) != 0) exit(1);
+    if (pthread_create(&thread, NULL, act, (void *)(intptr_t)(count / THREADS)) != 0) exit(1);
     if (pthread_join(thread, NULL) != 0) exit(1);
   }
+}
+
+static void handover(long count) {
+  in_threads(worker, count);
   for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
 }
 
@@ -117,10 +133,12 @@ int main(int argc, char **argv) {
     resize(count);
   } else if (argc == 3 && strcmp(argv[1], "handover") == 0) {
     handover(count);
+  } else if (argc == 3 && strcmp(argv[1], "young") == 0) {
+    in_threads(young, count);
   } else if (argc == 3 && strcmp(argv[1], "others") == 0) {
     others(count);
   } else {
-    fprintf(stderr, "usage: calls hello | resize COUNT | handover COUNT | others COUNT\n");
+    fprintf(stderr, "usage: calls hello | resize COUNT | handover COUNT | young COUNT | others COUNT\n");
     return 2;
   }
   return 0;

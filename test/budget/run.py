@@ -51,6 +51,7 @@ WORKLOADS = {
     "fragment": ("bench_fragment", "8", "8", "10", "4"),
     "resize": ("budget_calls", "resize", "60000"),
     "handover": ("budget_calls", "handover", "300000"),
+    "young": ("budget_calls", "young", "6000"),
     "others": ("budget_calls", "others", "150000"),
     "hello": ("budget_calls", "hello"),
 }

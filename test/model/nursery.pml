@@ -8,8 +8,8 @@
 // A freer frees a block of the nursery that the first thread has made, as soon as there is
 // one, and tidies it if nobody has it (hak_heap_service).
 //
-// Mirrors src/thread/nursery.c: hak_nursery_enter, enter_another, make, take,
-// hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c: hak_orphan_leave; src/thread/heap.c: hak_heap_post,
+// Mirrors src/thread/nursery.c: hak_nursery_enter (hak_nursery_hit is one of its calls),
+// enter_another, make, take, hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c: hak_orphan_leave; src/thread/heap.c: hak_heap_post,
 // hak_heap_service. One remote free stands for an inbox; what is in it is in remote.pml and
 // orphan.pml.
 //
