@@ -249,6 +249,7 @@ enum {
   HAK_ORPHANS_GROUP,
   HAK_ORPHAN_LISTS = HAK_ORPHANS_GROUP + HAK_ORPHAN_GROUPS
 };
+_Static_assert(HAK_ORPHAN_LISTS <= 32, "heap->listed has a bit for each");
 
 struct hak_heap {
   // Hot: one pointer per 16 bytes of request size; several entries of one class
@@ -306,7 +307,7 @@ struct hak_heap {
   _Alignas(64) _Atomic uint32_t inbox;            // slabs with remote frees (protocol R2)
   _Atomic uint32_t state;                         // HAK_HEAP_*
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
-  _Atomic uint32_t listed[HAK_ORPHAN_LISTS];      // 1: on that list
+  _Atomic uint32_t listed;                        // bit l: on list l
   _Atomic uint32_t posts;                         // of a commons: since a slab was adopted
   _Atomic bool common;                 // a commons (thread/commons.h); set before it is found
   _Atomic uint32_t emptied;            // slabs since the inbox was taken (protocol R3)

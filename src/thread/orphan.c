@@ -26,22 +26,31 @@ static hak_heap_t *pop_orphan(unsigned list) {
   return heap;
 }
 
-// The caller has set state ORPHAN before. If the heap still counts as listed, then
-// it is, or hak_orphan_take is between its pop and its look at the state, which comes
-// after it clears `listed`, so it finds the orphan. Mostly it is listed,
-// and the load, seq_cst as well and so after the state too, saves a locked exchange.
 static void list_orphan(unsigned list, hak_heap_t *heap) {
-  if (hak_load_seq_cst(&heap->listed[list])) return;
-  if (!hak_exchange_seq_cst(&heap->listed[list], 1u)) push_orphan(list, heap);
+  uint32_t bit = 1u << list;
+  if (!(hak_fetch_or_seq_cst(&heap->listed, bit) & bit)) push_orphan(list, heap);
 }
 
 hak_heap_t *hak_orphan_take(unsigned list, uint32_t wanted) {
   hak_heap_t *heap;
   while ((heap = pop_orphan(list)) != NULL) {
-    hak_store_seq_cst(&heap->listed[list], 0u);
+    hak_fetch_and_seq_cst(&heap->listed, ~(1u << list));
     if (hak_heap_take(heap, wanted)) return heap;
   }
   return NULL;
+}
+
+#define ALL_BIT (1u << HAK_ORPHANS_ALL)
+#define RICH_BIT (1u << HAK_ORPHANS_RICH)
+#define GROUP_BITS (((1u << HAK_ORPHAN_GROUPS) - 1) << HAK_ORPHANS_GROUP)
+
+// Whether the heap has a partial slab of the group that the list is for.
+HAK_INLINE bool has_partial(const hak_heap_t *heap, unsigned list) {
+  unsigned group = list - HAK_ORPHANS_GROUP;
+  const uint32_t *partial = &heap->partial[group << HAK_ORPHAN_GROUP_SHIFT];
+  uint32_t any = 0;
+  for (unsigned i = 0; i < 1 << HAK_ORPHAN_GROUP_SHIFT; i++) any |= partial[i];
+  return any != 0;
 }
 
 void hak_orphan_leave(hak_heap_t *heap) {
@@ -49,25 +58,25 @@ void hak_orphan_leave(hak_heap_t *heap) {
     hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN); // release, as below
     return;
   }
-  uint32_t rich = 0; // bit g: group g has a partial slab
-  for (unsigned group = 0; group < HAK_ORPHAN_GROUPS; group++) {
-    const uint32_t *partial = &heap->partial[group << HAK_ORPHAN_GROUP_SHIFT];
-    uint32_t any = 0;
-    for (unsigned i = 0; i < 1 << HAK_ORPHAN_GROUP_SHIFT; i++) any |= partial[i];
-    rich |= (uint32_t)(any != 0) << group;
-  }
+  // Relaxed: only says which groups need no look. It stays on the lists that it is on, as whoever
+  // finds nothing there does no harm: it is off that list then, and not put on it again.
+  uint32_t listed = hak_load_relaxed(&heap->listed), lists = listed | ALL_BIT;
+  for (uint32_t rest = listed & RICH_BIT ? GROUP_BITS & ~listed : GROUP_BITS; rest != 0;
+       rest &= rest - 1)
+    if (has_partial(heap, hak_low_bit(rest))) lists |= (rest & -rest) | RICH_BIT;
   // Release: pairs with the acquire in hak_heap_take.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
-  for (uint32_t rest = rich; rest != 0; rest &= rest - 1)
-    list_orphan(HAK_ORPHANS_GROUP + hak_low_bit(rest), heap);
-  if (rich) list_orphan(HAK_ORPHANS_RICH, heap);
-  list_orphan(HAK_ORPHANS_ALL, heap);
+  // If the heap still counts as listed, then it is, or hak_orphan_take is between its pop and
+  // its look at the state, which comes after it clears `listed`, so it finds the orphan. Mostly
+  // it is, and the load, seq_cst as well and so after the state too, saves locked operations.
+  for (uint32_t rest = lists & ~hak_load_seq_cst(&heap->listed); rest != 0; rest &= rest - 1)
+    list_orphan(hak_low_bit(rest), heap);
 }
 
 void hak_orphan_after_fork(hak_heap_t *mine) {
   for (unsigned list = 0; list < HAK_ORPHAN_LISTS; list++) {
     uint64_t tag = (hak_load_relaxed(&hak_orphans[list]) >> 32) + 1;
     hak_store_seq_cst(&hak_orphans[list], tag << 32);
-    if (mine != &hak_heap_none) hak_store_seq_cst(&mine->listed[list], 0u);
   }
+  if (mine != &hak_heap_none) hak_store_seq_cst(&mine->listed, 0u);
 }

@@ -58,7 +58,7 @@ mtype state[HEAPS];
 byte inbox[HEAPS];                                     // slab + 1
 byte partial[HEAPS];                                   // set of PARTIAL slabs (owner)
 typedef flags_t { bit list[2] };
-flags_t listed[HEAPS];                                 // heap->listed
+flags_t listed[HEAPS];                                 // the bits of heap->listed
 flags_t on[HEAPS];                                     // truth: is on the list
 
 // Slabs.
@@ -93,9 +93,9 @@ inline cas_state(h, wanted) { // hak_heap_take: cas_seq_cst(&heap->state, ORPHAN
 #define list_all(h) skip
 #endif
 inline list_orphan(l, h) {
-  old = listed[h].list[l];                             // load_seq_cst(&heap->listed[list])
+  old = listed[h].list[l];                             // load_seq_cst(&heap->listed)
   if
-  :: !old -> d_step { old = listed[h].list[l]; listed[h].list[l] = 1 } // exchange_seq_cst
+  :: !old -> d_step { old = listed[h].list[l]; listed[h].list[l] = 1 } // fetch_or_seq_cst
   :: else
   fi;
   if
@@ -115,10 +115,13 @@ inline leave_orphan(h) {
   list_all(h);
   skip;
 #endif
+#ifndef BROKEN_rich_before_drain
+  rich = listed[h].list[RICH];                         // load_relaxed(&heap->listed)
+#endif
   d_step {
     assert(owns(h));
 #ifndef BROKEN_rich_before_drain
-    rich = partial[h] != 0;                            // has_partial |= heap->partial[c] != 0
+    rich = rich || partial[h] != 0;                    // has_partial(heap, list)
 #endif
     state[h] = ORPHAN; thread_of[h] = NONE             // store_seq_cst(&heap->state, ORPHAN)
   };
@@ -148,7 +151,7 @@ inline take(l, wanted) {
   d_step { cas_state(got, wanted) };
   listed[got].list[l] = 0;
 #else
-  listed[got].list[l] = 0;                             // store_seq_cst(&heap->listed[list], 0)
+  listed[got].list[l] = 0;                             // fetch_and_seq_cst(&heap->listed, ~bit)
 #ifdef BROKEN_attach_plain
   ok = state[got] == ORPHAN;
   if

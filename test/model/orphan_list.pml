@@ -1,5 +1,5 @@
 // orphan_list.pml: protocol H2. An orphan list is a stack in one word, the number
-// of the top heap and a tag; `listed` keeps a heap from being pushed twice; a heap
+// of the top heap and a tag; a bit of `listed` keeps a heap from being pushed twice; a heap
 // may stay on the list after somebody has taken it otherwise.
 //
 // Three heaps, orphans at first. Two threads take an orphan off the list and leave
@@ -20,7 +20,7 @@
 // broken orphan_list BROKEN_no_listed: push without asking `listed`
 // broken orphan_list BROKEN_unlist_late: listed is cleared after the look at the state
 // broken orphan_list BROKEN_list_first: the heap is listed before its state says ORPHAN
-// broken orphan_list BROKEN_list_load: listed is loaded and then stored, not exchanged
+// broken orphan_list BROKEN_list_load: listed is loaded and then stored, not by one fetch-or
 // broken orphan_list BROKEN_look_early: listed is loaded before the state is seen (store buffer)
 // broken orphan_list BROKEN_take_plain: the state is checked and then stored
 
@@ -93,10 +93,10 @@ inline list_orphan() {
   listed[h] = 1;
 #else
 #ifndef BROKEN_look_early
-  old = listed[h];                                     // load_seq_cst(&heap->listed[list])
+  old = listed[h];                                     // load_seq_cst(&heap->listed)
 #endif
   if
-  :: !old -> d_step { old = listed[h]; listed[h] = 1 } // exchange_seq_cst(&heap->listed[list], 1)
+  :: !old -> d_step { old = listed[h]; listed[h] = 1 } // fetch_or_seq_cst(&heap->listed, bit)
   :: else
   fi;
 #endif
@@ -153,7 +153,7 @@ inline take_orphan() {
     take();
     listed[h] = 0;
 #else
-    listed[h] = 0;                                     // store_seq_cst(&heap->listed[list], 0)
+    listed[h] = 0;                                     // fetch_and_seq_cst(&heap->listed, ~bit)
     take();
 #endif
     if
