@@ -9,9 +9,9 @@
 // one, and tidies it if nobody has it (hak_heap_service).
 //
 // Mirrors src/thread/nursery.c: hak_nursery_enter (hak_nursery_hit is one of its calls),
-// enter_another, make, take, hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c: hak_orphan_leave; src/thread/heap.c: hak_heap_post,
-// hak_heap_service. One remote free stands for an inbox; what is in it is in remote.pml and
-// orphan.pml.
+// enter_another, make, take, hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c:
+// hak_orphan_leave; src/thread/heap.c: hak_heap_post, hak_heap_service. One remote
+// free stands for an inbox; what is in it is in remote.pml and orphan.pml.
 //
 // Checked: a nursery has never two owners, and is worked on by its owner only; each one
 // made stands in its place until a thread keeps it, and is listed when that thread has ended,
