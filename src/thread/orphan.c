@@ -59,11 +59,12 @@ void hak_orphan_leave(hak_heap_t *heap) {
     return;
   }
   // Relaxed: only says which groups need no look. It stays on the lists that it is on, as whoever
-  // finds nothing there does no harm: it is off that list then, and not put on it again.
-  uint32_t listed = hak_load_relaxed(&heap->listed), lists = listed | ALL_BIT;
-  for (uint32_t rest = listed & RICH_BIT ? GROUP_BITS & ~listed : GROUP_BITS; rest != 0;
-       rest &= rest - 1)
-    if (has_partial(heap, hak_low_bit(rest))) lists |= (rest & -rest) | RICH_BIT;
+  // finds nothing there does no harm: it is off that list then, and not put on it again. Whether
+  // it gets on RICH is for its slabs to say, not for the lists of groups that it is on.
+  uint32_t listed = hak_load_relaxed(&heap->listed), lists = listed | ALL_BIT, looks = GROUP_BITS;
+  if (listed & RICH_BIT) looks &= ~listed;
+  for (; looks != 0; looks &= looks - 1)
+    if (has_partial(heap, hak_low_bit(looks))) lists |= (looks & -looks) | RICH_BIT;
   // Release: pairs with the acquire in hak_heap_take.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
   // If the heap still counts as listed, then it is, or hak_orphan_take is between its pop and
