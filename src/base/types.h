@@ -101,6 +101,7 @@ struct hak_slab {
   uint32_t hint;              // L2: what names block 0 in a ring, see thread/ring.h
   uint32_t size;              // tiny, L2: bytes of a block
   uint16_t capacity;          // blocks in the slab or run
+  uint16_t back;              // tiny, L2: with so many free blocks a FULL slab is back in use
   _Atomic uint8_t size_class; // 0..HAK_CLASSES-1
   _Atomic uint8_t kind;       // hak_kind_t
   uint8_t run;                // slabs in the run (head)

@@ -1,6 +1,7 @@
 #include "superslab/slab.h"
 
 #include "core/misuse.h"
+#include "core/options.h"
 #include "os/os.h"
 #include "superslab/seal.h"
 
@@ -16,11 +17,24 @@ void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap) {
   }
 }
 
+#define FEW_BLOCKS 80 // docs/decisions/0004-full-mark.md
+#define FEWER_BLOCKS 64
+
+// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, two or three times as
+// many of those that would last for few allocations only, but at least one (L2: the next free).
+static uint16_t back_in_use(uint32_t capacity) {
+  uint32_t times = capacity <= FEWER_BLOCKS ? 3 : capacity <= FEW_BLOCKS ? 2 : 1;
+  uint32_t back = capacity * times / (uint32_t)hak_option(FULL_MARK);
+  if (back > capacity) return (uint16_t)capacity;
+  return back < 1 ? 1 : (uint16_t)back;
+}
+
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   const hak_class_info_t *info = &hak_classes[size_class];
   bool tiny = size_class < HAK_TINY_CLASSES;
   hak_store_relaxed(&slab->size_class, (uint8_t)size_class);
   slab->capacity = info->capacity;
+  slab->back = back_in_use(info->capacity);
   slab->carved = 0;
   slab->run = info->run;
   slab->offset = 0;

@@ -149,21 +149,21 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_mark_full(heap, slab);
 }
 
-#define FEW_BLOCKS 80 // docs/decisions/0004-full-mark.md
-#define FEWER_BLOCKS 64
+// Of a class with many slabs, where the heaps are large, half as many free blocks are enough
+// (docs/decisions/0004-full-mark.md).
+#define MANY_SLABS 8
+#define LARGE_HEAPS ((uint64_t)16 << 20)
 
-// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, two or three times as
-// many of those that would last for few allocations only, but at least one (L2: the next free).
-static uint32_t back_in_use(const hak_slab_t *slab) {
-  uint32_t capacity = slab->capacity;
-  uint32_t times = capacity <= FEWER_BLOCKS ? 3 : capacity <= FEW_BLOCKS ? 2 : 1;
-  uint32_t back = capacity * times / (uint32_t)hak_option(FULL_MARK);
-  if (back > capacity) return capacity;
-  return back < 1 ? 1 : back;
+HAK_INLINE uint32_t back_in_use(const hak_heap_t *heap, const hak_slab_t *slab) {
+  uint32_t back = slab->back;
+  if (heap->warm[hak_slab_class(slab)].slabs < MANY_SLABS ||
+      hak_load_relaxed(&hak_mapped.superslab_bytes) < LARGE_HEAPS)
+    return back;
+  return (back + 1) / 2;
 }
 
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
-  uint64_t mark = slab->capacity - back_in_use(slab) + 1;
+  uint64_t mark = slab->capacity - back_in_use(heap, slab) + 1;
   hak_heap_count_stat(heap, HAK_STAT_slab_full, 1);
   if (hak_slab_kind(slab) == HAK_KIND_L2) hak_sparse_leave(heap, slab);
   if (!hak_commons_give(heap, slab, mark)) hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
@@ -184,7 +184,7 @@ hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front) {
       !hak_warm_hit(heap, c))
     return NULL;
   uint64_t full = front->capacity, allocs = hak_load_relaxed(&front->allocs);
-  hak_slab_await(front, full, full - back_in_use(front) + 1);
+  hak_slab_await(front, full, full - back_in_use(heap, front) + 1);
   hak_slab_settle(front);
   if ((heap->partial[c] = next->next) != 0) hak_slab_at(next->next)->prev = 0;
   hak_slab_set_place(next, HAK_PLACE_ACTIVE);
@@ -315,7 +315,7 @@ HAK_INLINE void came_back(hak_heap_t *heap, hak_slab_t *slab, bool tiny, uint64_
   if (tiny) event |= (int64_t)hak_load_relaxed(&slab->frees_left) < 0;
   else if (hak_slab_place(slab) == HAK_PLACE_FULL && !unused)
     event = hak_load_relaxed(&heap->common)
-                ? hak_slab_live(slab) + back_in_use(slab) <= slab->capacity
+                ? hak_slab_live(slab) + back_in_use(heap, slab) <= slab->capacity
                 : !hak_ring_push_all(slab->ring, slab, hak_load_relaxed(&slab->mask) & ~before);
   if (hak_slab_place(slab) == HAK_PLACE_FULL && (event || !tiny)) {
     hak_commons_freed_by_others(heap, hak_slab_class(slab));

@@ -133,6 +133,29 @@ static void mark_of_all_blocks(void) {
 }
 ISOLATED(mark_of_all_blocks)
 
+// How many frees bring the oldest slab back, when the heap is full.
+static unsigned frees_until_back(void) {
+  hak_slab_t *slab = turn_slab(0);
+  unsigned frees = 0;
+  while (hak_slab_place(slab) == HAK_PLACE_FULL) hak_free(turn_blocks[0][frees++]);
+  return frees;
+}
+
+// Half of them do for one of many slabs, where the heaps are large, and not before.
+static void marks_of_large_heaps(void) {
+  enum { OTHER = 600, LARGE = 16 * MIB, MANY = 8 };
+  hak_process_init();
+  hak_option(FULL_MARK) = 8;
+  unsigned few = use_up() * 3 / 8; // it has at most 64 blocks
+  CHECK_EQUAL(frees_until_back(), few);
+  for (unsigned i = 0; i < LARGE / OTHER; i++) CHECK(hak_malloc(OTHER) != NULL);
+  (void)use_up(); // the class has few slabs
+  CHECK_EQUAL(frees_until_back(), few);
+  for (unsigned s = 0; s < MANY; s += TURN_SLABS) (void)use_up(); // and now many
+  CHECK_EQUAL(frees_until_back(), (few + 1) / 2);
+}
+ISOLATED(marks_of_large_heaps)
+
 // ---------------------------------------------------------------------------
 // Threads come and go.
 
@@ -442,6 +465,7 @@ int main(void) {
     ISOLATED_TEST(partial_lists),
     ISOLATED_TEST(turns),
     ISOLATED_TEST(mark_of_all_blocks),
+    ISOLATED_TEST(marks_of_large_heaps),
     ISOLATED_TEST(heaps_are_used_again),
     ISOLATED_TEST(many_at_once),
     ISOLATED_TEST(orphans_are_serviced),
