@@ -126,7 +126,8 @@ struct hak_slab {
     hak_word_t mask;       // L2: bit i = block i is free (owner word)
   };
   _Atomic uint64_t remote; // see HAK_REMOTE_*; protocol R1 in docs/concurrency.md
-  uint32_t next, prev;     // heap->partial and (next only) spare, indices, 0 = end (owner)
+  uint32_t next, prev;     // heap->partial and (next only) spare, indices, 0 = end; the first's
+                           // prev is of no account (owner)
   uint32_t inbox_next;     // link in an inbox, valid while QUEUED (protocol R2)
   uint16_t carved;         // tiny: blocks ever on the free list; L2: ever handed out (owner)
   _Atomic uint8_t place;   // hak_place_t (owner); FULL is read by others (protocol R3)

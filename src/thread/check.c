@@ -135,7 +135,7 @@ void hak_heap_check(hak_heap_t *heap) {
     if (front != &hak_slab_none) check_slab(heap, front, c, HAK_PLACE_ACTIVE);
     uint32_t before = 0;
     for (uint32_t i = heap->partial[c]; i != 0; i = hak_slab_at(i)->next) {
-      HAK_ASSERT(hak_slab_at(i)->prev == before);
+      HAK_ASSERT(before == 0 || hak_slab_at(i)->prev == before);
       check_slab(heap, hak_slab_at(i), c, HAK_PLACE_PARTIAL);
       before = i;
     }

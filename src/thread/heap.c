@@ -108,7 +108,6 @@ void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab)
 
 HAK_INLINE void add_partial(hak_heap_t *heap, hak_slab_t *slab) {
   uint32_t index = hak_slab_index(slab), *head = &heap->partial[hak_slab_class(slab)];
-  slab->prev = 0;
   slab->next = *head;
   if (*head) hak_slab_at(*head)->prev = index;
   *head = index;
@@ -117,8 +116,12 @@ HAK_INLINE void add_partial(hak_heap_t *heap, hak_slab_t *slab) {
 void hak_heap_add_partial(hak_heap_t *heap, hak_slab_t *slab) { add_partial(heap, slab); }
 
 void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab) {
-  if (slab->prev) hak_slab_at(slab->prev)->next = slab->next;
-  else heap->partial[hak_slab_class(slab)] = slab->next;
+  uint32_t *head = &heap->partial[hak_slab_class(slab)];
+  if (*head == hak_slab_index(slab)) {
+    *head = slab->next;
+    return;
+  }
+  hak_slab_at(slab->prev)->next = slab->next;
   if (slab->next) hak_slab_at(slab->next)->prev = slab->prev;
 }
 
@@ -186,7 +189,7 @@ hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front) {
   uint64_t full = front->capacity, allocs = hak_load_relaxed(&front->allocs);
   hak_slab_await(front, full, full - back_in_use(heap, front) + 1);
   hak_slab_settle(front);
-  if ((heap->partial[c] = next->next) != 0) hak_slab_at(next->next)->prev = 0;
+  heap->partial[c] = next->next;
   hak_slab_set_place(next, HAK_PLACE_ACTIVE);
   next->waits = false;
   uint64_t live = hak_slab_live_tiny(next);
