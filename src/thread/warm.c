@@ -7,10 +7,9 @@
 #include "thread/relief.h"
 #include "thread/ring.h"
 
-// The budget of a class follows the hit rate over a window: below 80 % it grows, above
-// 95 % it shrinks.
+// The budget of a class follows the hit rate over a window: below 80 % it grows, without a
+// miss in two windows it shrinks.
 #define GROW_BELOW_PERCENT 80
-#define SHRINK_ABOVE_PERCENT 95
 
 // How many emptied slabs stay is learnt: a miss after one was given back is a
 // regret and lets one more stay; so many given back without a miss between mean
@@ -80,12 +79,14 @@ void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
     warm->released = 0;
   }
   *(hit ? &warm->had : &warm->lacked) += 1;
-  if (warm->had + warm->lacked < HAK_WARM_WINDOW) return;
-  unsigned percent = warm->had * 100u / HAK_WARM_WINDOW;
-  if (percent > SHRINK_ABOVE_PERCENT && warm->budget > 0) warm->budget--;
-  else if (percent < GROW_BELOW_PERCENT && warm->budget < hak_option(WARM_POOL) &&
-           hak_option(WARM_PREFILL) != 0)
+  unsigned refills = warm->had + warm->lacked;
+  if (refills < (warm->lacked ? 1 : 2) * HAK_WARM_WINDOW) return;
+  if (warm->lacked == 0) {
+    if (warm->budget > 0) warm->budget--;
+  } else if (warm->had * 100u < GROW_BELOW_PERCENT * refills &&
+             warm->budget < hak_option(WARM_POOL) && hak_option(WARM_PREFILL) != 0) {
     warm->budget++;
+  }
   warm->had = warm->lacked = 0;
 }
 

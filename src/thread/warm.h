@@ -24,11 +24,8 @@ void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit);
 #define HAK_WARM_WINDOW 16 // refills that needed another slab, between two looks at the budget
 HAK_INLINE bool hak_warm_hit(hak_heap_t *heap, unsigned size_class) {
   hak_warm_t *warm = &heap->warm[size_class];
-  if (warm->had + warm->lacked + 1 < HAK_WARM_WINDOW) {
-    warm->had++;
-  } else {
-    if (warm->lacked != 0) return false;
-    // Hits only: the budget shrinks, see hak_warm_count.
+  if (warm->lacked != 0 && warm->had + warm->lacked + 1 >= HAK_WARM_WINDOW) return false;
+  if (++warm->had == 2 * HAK_WARM_WINDOW) { // hits only: see hak_warm_count
     warm->had = 0;
     if (warm->budget != 0) warm->budget--;
   }

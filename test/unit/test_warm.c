@@ -150,7 +150,11 @@ ISOLATED(every_second_run_is_kept)
 // The budget follows the hit rate.
 static void budgets_adapt(void) {
   options(4, 3);
-  for (unsigned i = 0; i < 64; i++) hak_warm_count(hak_tls_heap, CLASS, true);
+  for (unsigned i = 0; i < 3 * 2 * HAK_WARM_WINDOW; i++) {
+    CHECK_EQUAL(warm()->budget, 3 - i / (2 * HAK_WARM_WINDOW));
+    if (i % 2) hak_warm_count(hak_tls_heap, CLASS, true);
+    else CHECK(hak_warm_hit(hak_tls_heap, CLASS));
+  }
   CHECK_EQUAL(warm()->budget, 0);
   for (unsigned i = 0; i < 200; i++) hak_warm_count(hak_tls_heap, CLASS, i % 4 != 0); // 75 %
   CHECK_EQUAL(warm()->budget, 4);                                                     // and no more
@@ -189,7 +193,8 @@ ISOLATED(draining_ones_go)
 static void given_back_when_memory_is_short(void) {
   options(16, 15);
   hak_option(TIERS) = 0;
-  fill_slabs(0, SLABS);
+  fill_slabs(0, SLABS - 1);
+  if (hak_tls_heap->spares == 0) fill_slabs(SLABS - 1, SLABS); // a trip brings some
   CHECK(hak_tls_heap->spares > 0);
   unsigned others = 0;
   hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
