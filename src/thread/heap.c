@@ -190,6 +190,7 @@ hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front) {
   hak_slab_await(front, full, full - back_in_use(heap, front) + 1);
   hak_slab_settle(front);
   heap->partial[c] = next->next;
+  heap->warm[c].growth = 0;
   hak_slab_set_place(next, HAK_PLACE_ACTIVE);
   next->waits = false;
   uint64_t live = hak_slab_live_tiny(next);

@@ -73,6 +73,7 @@ static hak_slab_t *pick_partial(hak_heap_t *heap, unsigned c) {
 
 void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
   hak_warm_t *warm = &heap->warm[size_class];
+  if (hit && hak_warm_hit(heap, size_class)) return;
   hak_owner_inc32(hit ? &warm->hits : &warm->misses);
   if (!hit) {
     if (warm->released && warm->keep < hak_option(WARM_POOL)) warm->keep++;
@@ -80,13 +81,10 @@ void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit) {
   }
   *(hit ? &warm->had : &warm->lacked) += 1;
   unsigned refills = warm->had + warm->lacked;
-  if (refills < (warm->lacked ? 1 : 2) * HAK_WARM_WINDOW) return;
-  if (warm->lacked == 0) {
-    if (warm->budget > 0) warm->budget--;
-  } else if (warm->had * 100u < GROW_BELOW_PERCENT * refills &&
-             warm->budget < hak_option(WARM_POOL) && hak_option(WARM_PREFILL) != 0) {
+  if (refills < HAK_WARM_WINDOW) return;
+  if (warm->had * 100u < GROW_BELOW_PERCENT * refills && warm->budget < hak_option(WARM_POOL) &&
+      hak_option(WARM_PREFILL) != 0)
     warm->budget++;
-  }
   warm->had = warm->lacked = 0;
 }
 

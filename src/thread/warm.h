@@ -20,17 +20,16 @@ void hak_warm_init(hak_heap_t *heap);
 hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class);
 // A refill needed another slab, and the warm pool had one or not.
 void hak_warm_count(hak_heap_t *heap, unsigned size_class, bool hit);
-// The same for a hit of a class that does not grow; false: not counted, as more is due.
+// The same for most hits; false: not counted, as it ends a window that had misses.
 #define HAK_WARM_WINDOW 16 // refills that needed another slab, between two looks at the budget
 HAK_INLINE bool hak_warm_hit(hak_heap_t *heap, unsigned size_class) {
   hak_warm_t *warm = &heap->warm[size_class];
   if (warm->lacked != 0 && warm->had + warm->lacked + 1 >= HAK_WARM_WINDOW) return false;
-  if (++warm->had == 2 * HAK_WARM_WINDOW) { // hits only: see hak_warm_count
+  if (++warm->had == 2 * HAK_WARM_WINDOW) { // hits only
     warm->had = 0;
     if (warm->budget != 0) warm->budget--;
   }
   hak_owner_inc32(&warm->hits);
-  warm->growth = 0;
   return true;
 }
 
