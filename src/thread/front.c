@@ -274,7 +274,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
     if (guarded) return guarded;
   }
   void *p = HAK_UNLIKELY(hak_tls_heap == &hak_heap_none) ? hak_nursery_hit(size) : NULL;
-  if (p) return p;
+  if (p) return hand_out(p, size);
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap)) return NULL;
   size_t total = size + HAK_TAIL;

@@ -17,9 +17,8 @@ static HAK_TLS struct {
 } tls_young;
 
 static bool is_young(void) {
-  // The secure library's quarantine is a thread's. What is to be prepared for a thread, and
-  // what counts its slow paths, is for one with a heap.
-  return !HAK_SECURE && tls_young.calls < hak_option(NURSERY) && hak_option(PREWARM) == 0 &&
+  // What is to be prepared for a thread, and what counts its slow paths, is for one with a heap.
+  return tls_young.calls < hak_option(NURSERY) && hak_option(PREWARM) == 0 &&
          hak_option(GUARD) == 0;
 }
 
@@ -101,7 +100,7 @@ void *hak_nursery_hit(size_t size) {
   if (size > HAK_L2_MAX || !heap || heap == &hak_heap_none || !is_young() ||
       hak_orphan_any(HAK_ORPHANS_ALL) || !take(heap))
     return NULL;
-  void *p = hak_front_hit_any_of(&heap, hak_class_padded(size));
+  void *p = hak_front_hit_any_of(&heap, hak_class_padded(size + HAK_TAIL) - HAK_TAIL);
   if (HAK_LIKELY(p != NULL)) tls_young.calls += 1 + (uint32_t)(size >> 10);
   hak_nursery_leave(heap);
   return p;

@@ -3,6 +3,7 @@
 #include "pool/l25.h"
 #include "superslab/seal.h"
 #include "thread/front.h"
+#include "thread/nursery.h"
 
 #if HAK_SECURE
 
@@ -112,6 +113,18 @@ HAK_NOINLINE static void free_other(void *p, const char *function) {
   if (heap) hak_heap_leave(heap);
 }
 
+// By a thread without a heap: where the nursery that the block is of holds others' back.
+HAK_NOINLINE static void hold_young(hak_slab_t *slab, void *p, size_t place, uint64_t value,
+                                    const char *function) {
+  hak_heap_t *heap = hak_nursery_enter_for(slab);
+  if (HAK_UNLIKELY(!heap)) {
+    free_other(p, function);
+    return;
+  }
+  hold(heap, slab, p, place, value);
+  hak_nursery_leave(heap);
+}
+
 // Live, and nothing was written behind it.
 HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t slack) {
   // The slack is what a write just before the next block hits.
@@ -124,13 +137,14 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
                                       const char *function) {
   slab -= slab->offset; // 0 in a head; of a slab that is free any number
   hak_kind_t kind = hak_slab_kind(slab);
-  if (HAK_LIKELY(kind == HAK_KIND_TINY || kind == HAK_KIND_L2) && heap != &hak_heap_none) {
+  if (HAK_LIKELY(kind == HAK_KIND_TINY || kind == HAK_KIND_L2)) {
     size_t offset = (size_t)((char *)p - slab->start);
     size_t place = slab->size;
     if (HAK_LIKELY(offset + place <= slab->capacity * place)) {
       uint64_t value = hak_seal_read(p, place);
       if (HAK_LIKELY(is_whole(p, place, hak_seal_slack(value)))) {
-        hold(heap, slab, p, place, value);
+        if (HAK_LIKELY(heap != &hak_heap_none)) hold(heap, slab, p, place, value);
+        else hold_young(slab, p, place, value, function);
         return;
       }
     }

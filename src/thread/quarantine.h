@@ -1,9 +1,10 @@
 // quarantine.h: frees of the secure library. A freed block is checked, filled and held
 // back; when HAK_HELD more have been freed, or the held ones are more than
 // HAKMEM_SECURE_QUARANTINE bytes, the oldest is checked once more and may be used
-// again. Huge blocks are unmapped at once.
+// again. Huge blocks are unmapped at once. Each heap has its quarantine, a nursery too: it
+// holds what the threads that share it free.
 //
-// Owner of the heap only. Tests: test/abort/secure.c, test/misuse.
+// Owner of the heap only. Tests: test/abort/secure.c, test/misuse, unit.nursery.secure.
 
 #ifndef HAK_THREAD_QUARANTINE_H
 #define HAK_THREAD_QUARANTINE_H

@@ -188,24 +188,23 @@ static void twice_long_after(void) { // on the free list: what was asked for is 
 }
 
 static void *free_it(void *p) { return free(p), NULL; }
-static void in_thread(void *p) {
+static void in_thread(void *(*function)(void *), void *p) {
   pthread_t thread;
-  NEED(pthread_create(&thread, NULL, free_it, p) == 0 && pthread_join(thread, NULL) == 0);
+  NEED(pthread_create(&thread, NULL, function, p) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-static void twice_other_first(void) {
+static void twice_other_first(void) { // held back by the nursery that served the other thread
   char *keep = get(100), *p = get(100);
-  in_thread(p);
-  again(p, 104);
+  in_thread(free_it, p);
+  again(p, 100);
   free(keep);
 }
 
 static void *again_there(void *p) { return again(p, 100), NULL; }
 static void twice_own_first(void) {
   char *keep = get(100), *p = get(100);
-  pthread_t thread;
   free(p);
-  NEED(pthread_create(&thread, NULL, again_there, p) == 0 && pthread_join(thread, NULL) == 0);
+  in_thread(again_there, p);
   free(keep);
 }
 
@@ -224,6 +223,15 @@ static void inside_last(void) { // of a SuperSlab: behind it is a gap
          (void *)(p + 16), (void *)p);
   free(hide(p + 16));
 }
+
+// The same in a thread without a heap.
+
+static void *in_nursery(void *run) { return ((void (*)(void))run)(), NULL; }
+static void overflow_young(void) { in_thread(in_nursery, (void *)overflow_tiny_last); }
+static void overflow_l2_young(void) { in_thread(in_nursery, (void *)overflow_l2); }
+static void written_young(void) { in_thread(in_nursery, (void *)written_last); }
+static void twice_young(void) { in_thread(in_nursery, (void *)twice_apart); }
+static void inside_young(void) { in_thread(in_nursery, (void *)inside); }
 
 // ---------------------------------------------------------------------------
 // What blocks are like.
@@ -322,7 +330,9 @@ static const struct {
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
     CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
-    CASE(twice_own_first), CASE(inside), CASE(inside_last), CASE(not_reused_at_once), CASE(order_is_random),
+    CASE(twice_own_first), CASE(inside), CASE(inside_last),
+    CASE(overflow_young), CASE(overflow_l2_young), CASE(written_young), CASE(twice_young), CASE(inside_young),
+    CASE(not_reused_at_once), CASE(order_is_random),
     CASE(slabs_are_random), CASE(filled_with_poison), CASE(filled_with_zero), CASE(not_filled),
     CASE(gap_behind_superslab), CASE(every_count_of_superslabs), CASE(no_mappings_left),
 };

@@ -73,7 +73,7 @@ static void shared_by_many(void) {
     for (unsigned i = 0; i < BLOCKS; i++) {
       if (!held[t][i] || (got_heaps && !in_nursery(held[t][i]))) continue;
       CHECK(in_nursery(held[t][i]) && (uintptr_t)held[t][i] % HAK_CACHE_LINE == 0);
-      CHECK(hak_malloc_usable_size(held[t][i]) % HAK_CACHE_LINE == 0);
+      CHECK(HAK_SECURE || hak_malloc_usable_size(held[t][i]) % HAK_CACHE_LINE == 0);
     }
   }
   pthread_barrier_wait(&barrier);
@@ -85,6 +85,7 @@ static void shared_by_many(void) {
       hak_free(held[t][i]);
     }
   }
+  heaps_let_go(); // some held back where one of another nursery was
   hak_trim(0);
   CHECK_EQUAL(stats_now().live_blocks, 0);
   CHECK_EQUAL(stats_now().superslab_bytes, 0);
@@ -137,7 +138,7 @@ static void *grow_up(void *unused) {
     CHECK(hak_realloc(p[i], i * 11 + 1) == p[i]);
     hak_free_sized(p[i], i * 11 + 1); // still a block of whole cache lines
   }
-  CHECK_EQUAL(hak_malloc_usable_size(p[0] = hak_malloc(1)), 16); // as of any heap
+  CHECK_EQUAL(hak_malloc_usable_size(p[0] = hak_malloc(1)), HAK_SECURE ? 1 : 16); // as of any heap
   hak_free(p[0]);
   hak_heap_check(nursery);
   return NULL;
@@ -145,6 +146,7 @@ static void *grow_up(void *unused) {
 static void keeps_the_nursery(void) {
   set_up(100);
   unit_in_thread(grow_up, NULL);
+  heaps_let_go();
   CHECK_EQUAL(stats_now().live_blocks, 0);
   CHECK_EQUAL(stats_now().heaps, 3); // this thread's and two
 }
@@ -172,6 +174,7 @@ static void nobody_waits(void) {
   set_up(1024);
   // Each one holds a nursery and has needed another for its block.
   unit_in_thread(allocate_inside, (void *)(uintptr_t)(HAK_NURSERIES - 1));
+  heaps_let_go();
   CHECK_EQUAL(stats_now().live_blocks, 0);
 }
 ISOLATED(nobody_waits)
@@ -231,6 +234,7 @@ static void *resize_and_free_sized(void *unused) {
 static void sizes_are_those_asked_for(void) {
   set_up(1000000);
   unit_in_thread(resize_and_free_sized, NULL);
+  heaps_let_go();
   CHECK_EQUAL(stats_now().live_blocks, 0);
 }
 ISOLATED(sizes_are_those_asked_for)
@@ -309,7 +313,6 @@ static void trim_reaches_them(void) {
 ISOLATED(trim_reaches_them)
 
 int main(void) {
-  if (HAK_SECURE) return 77; // it has none
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(shared_by_many),
     ISOLATED_TEST(calls_count),
