@@ -91,10 +91,11 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
 }
 
 #if HAK_SECURE
-// Links fresh blocks in an order that cannot be foretold, and seals them; the first.
-static void *link_shuffled(char *start, uint32_t count, size_t size) {
-  uint8_t order[256]; // an OS page of the smallest
-  void *next = NULL;
+#define SHUFFLED 256u // blocks: an OS page of the smallest
+
+// Links fresh blocks in an order that cannot be foretold, before next, and seals them; the first.
+static void *link_shuffled(char *start, uint32_t count, size_t size, void *next) {
+  uint8_t order[SHUFFLED];
   for (uint32_t i = 0; i < count; i++) {
     // Fisher-Yates, from the inside out; multiplying maps 32 bits to 0..i.
     uint32_t j = (uint32_t)((hak_seal_random() >> 32) * (i + 1) >> 32);
@@ -109,6 +110,25 @@ static void *link_shuffled(char *start, uint32_t count, size_t size) {
   }
   return next;
 }
+
+void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count) {
+  void *list = NULL;
+  for (uint32_t n; count != 0; count -= n, block += n * slab->size) {
+    n = count < SHUFFLED ? count : SHUFFLED;
+    list = link_shuffled(block, n, slab->size, list);
+  }
+  slab->free = list;
+}
+
+#else
+
+void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count) {
+  size_t size = slab->size;
+  slab->free = block;
+  for (; count > 1; count--, block += size) hak_link_set(block, block + size);
+  hak_link_set(block, NULL);
+}
+
 #endif
 
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
@@ -118,15 +138,7 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
   if (batch > in_page) batch = in_page;
   if (batch > left) batch = left;
   if (batch == 0) return hak_slab_carve_absent(slab);
-  char *block = slab->start + slab->carved * size;
-#if HAK_SECURE
-  slab->free = link_shuffled(block, batch, size);
-#else
-  char *first = block;
-  for (uint32_t i = 1; i < batch; i++, block += size) hak_link_set(block, block + size);
-  hak_link_set(block, NULL);
-  slab->free = first;
-#endif
+  hak_slab_list(slab, slab->start + slab->carved * size, batch);
   slab->carved = (uint16_t)(slab->carved + batch);
   return batch;
 }

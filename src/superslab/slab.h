@@ -108,6 +108,9 @@ HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
          slab->absent != 0;
 }
 
+// Tiny: makes count blocks, of which block is the first and the others follow it, the free list.
+void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count);
+
 // Tiny: put up to batch fresh blocks, in address order, on the (empty) free list;
 // at most one OS page of them, but at least one; if there are none, those of an absent
 // page. Returns how many.

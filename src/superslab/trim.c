@@ -25,6 +25,12 @@ static uint32_t first_from(const hak_slab_t *slab, size_t at, size_t size) {
   return at <= gap ? 0 : (uint32_t)((at - gap + size - 1) / size);
 }
 
+// Whether a block that starts before the slab's page i reaches into it.
+static bool reaches_in(const hak_slab_t *slab, unsigned i, size_t size) {
+  size_t at = i * hak_os_page_size;
+  return at > hak_slab_gap(slab) && first_from(slab, at + 1, size) == first_from(slab, at, size);
+}
+
 // Of the pages, those without a live block; 0 if the free list is not what it should be.
 static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
   const size_t page = hak_os_page_size, gap = hak_slab_gap(slab);
@@ -32,7 +38,7 @@ static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
   for (unsigned i = 0; i < pages; i++) {
     uint32_t end = first_from(slab, (i + 1) * page, size), first = first_from(slab, i * page, size);
     if (end > slab->carved) end = slab->carved;
-    if (i * page > gap && first_from(slab, i * page + 1, size) != first + 1) first--; // reaches in
+    if (reaches_in(slab, i, size)) first--;
     live[i] = first < end ? (uint16_t)(end - first) : 0;
   }
   for (uint64_t rest = slab->absent; rest != 0; rest &= rest - 1) {
@@ -102,6 +108,10 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
   for (uint64_t rest = gone, run; rest != 0; rest &= ~run) {
     unsigned first, n;
     run = hak_low_run(rest, &first, &n);
+    // A free block on the list keeps its seal.
+    bool sealed =
+        HAK_TAIL != 0 && reaches_in(slab, first, size) && !(slab->absent >> (first - 1) & 1);
+    if (sealed) first++, n--;
     char *from = hak_slab_start(slab) + first * page;
     given += discard(from, from + n * page);
   }
@@ -130,7 +140,6 @@ static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
 }
 
 uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which) {
-  if (HAK_SECURE) return 0; // free blocks are sealed, and looked at when they are used again
   return hak_slab_kind(slab) == HAK_KIND_TINY ? trim_tiny(slab) : trim_l2(slab, which);
 }
 
@@ -141,9 +150,6 @@ uint32_t hak_slab_carve_absent(hak_slab_t *slab) {
   slab->absent &= slab->absent - 1;
   uint32_t first = first_from(slab, i * page, size), end = first_from(slab, (i + 1) * page, size);
   if (end > slab->capacity) end = slab->capacity;
-  char *block = slab->start + first * size;
-  slab->free = block;
-  for (uint32_t n = first + 1; n < end; n++, block += size) hak_link_set(block, block + size);
-  hak_link_set(block, NULL);
+  hak_slab_list(slab, slab->start + first * size, end - first);
   return end - first;
 }

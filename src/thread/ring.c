@@ -76,7 +76,9 @@ void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
   if (most == 0) return;
   if (!grow(heap, ring, most)) forget_oldest(heap, ring, (ring->capacity + 3) / 4);
   ring->missed = false;
-  ring->hint[ring->count++] = hint;
+  // The forgotten ones' runs may have made the block's own run give its pages back.
+  bool absent = hak_hint_slab(hint)->absent >> hak_hint_number(hint) & 1;
+  if (!absent) hak_ring_push(ring, hint);
 }
 
 bool hak_ring_push_all(hak_ring_t *ring, const hak_slab_t *slab, uint64_t mask) {

@@ -24,7 +24,7 @@ static const hak_regret_rule_t trim_rule = {
 #define PART_LOOKS 2048
 #define PART_TRIMS 16
 
-static bool on(void) { return !HAK_SECURE && hak_option(PURGE) >= 2; }
+static bool on(void) { return hak_option(PURGE) >= 2; }
 
 static void trim(hak_heap_t *heap, hak_slab_t *slab, uint64_t which) {
   uint32_t pages = hak_slab_trim(slab, which);

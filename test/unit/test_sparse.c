@@ -6,6 +6,7 @@
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "superslab/seal.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
 #include "thread/sparse.h"
@@ -43,14 +44,14 @@ static void contents(size_t size, unsigned most) {
   while (live) hak_free(held[--live]);
   hak_heap_check(hak_tls_heap);
   // With FULL_MARK=1 no slab that is partly free is PARTIAL.
-  bool can = hak_option(PURGE) >= 2 && hak_option(FULL_MARK) > 1 && !HAK_SECURE;
+  bool can = hak_option(PURGE) >= 2 && hak_option(FULL_MARK) > 1;
   if (can && hak_os_page_size == 4096 && !SANITIZED) // too few blocks there
     CHECK(trims != 0);
 }
 
 static void every_class(void) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
-    size_t size = hak_class_size(c);
+    size_t size = hak_class_size(c) - HAK_TAIL;
     size_t most = SCALED(4 * MIB) / size;
     contents(size, most < MOST ? (unsigned)most : MOST);
   }
@@ -60,7 +61,7 @@ ISOLATED(every_class)
 // One block in so many survives and pins its slab.
 static void survivors(void) {
   enum { SIZE = 512, ONE_IN = 100 };
-  if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || hak_os_page_size != 4096) return;
+  if (hak_option(PURGE) < 2 || SANITIZED || hak_os_page_size != 4096) return;
   if (hak_option(FULL_MARK) == 1) return; // they stay FULL
   unsigned count = 32 * MIB / SIZE, slabs = count / (HAK_SLAB_SIZE / SIZE);
   for (unsigned i = 0; i < count; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
@@ -75,25 +76,25 @@ ISOLATED(survivors)
 
 // A mid-size peak of which a tenth stays, and nobody does anything afterwards.
 static void mid_peak(void) {
-  enum { COUNT_ = 16000, SIZE = 20 * KIB };
-  if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || !hak_option(L2_RING_CAP)) return;
+  enum { COUNT_ = 16000, SIZE = 20 * KIB - HAK_TAIL };
+  if (hak_option(PURGE) < 2 || SANITIZED || !hak_option(L2_RING_CAP)) return;
   if (hak_option(LRU_CAP) > 16) return; // whoever keeps empty SuperSlabs keeps memory
   uint64_t seed = 3;
   size_t before = status_kib("VmRSS:"), live = 0;
   for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
   for (unsigned i = 0; i < COUNT_; i++) {
-    if (chance_below(&seed, 10) == 0) live += SIZE / KIB;
+    if (chance_below(&seed, 10) == 0) live += 20;
     else hak_free(held[i]);
   }
   // Beside what is live: the runs that wait, and 4 SuperSlabs, and what the ring may use again.
-  CHECK(status_kib("VmRSS:") < before + live + live / 5 + HAK_SPARSE * 8 * SIZE / KIB + 4 * 2048);
+  CHECK(status_kib("VmRSS:") < before + live + live / 5 + HAK_SPARSE * 8 * 20 + 4 * 2048);
 }
 ISOLATED(mid_peak)
 
 // In a pause nothing is trimmed early, and hardly anything done for it; afterwards it is again.
 static void after_a_pause(void) {
   enum { COUNT_ = 4000, SIZE = 20 * KIB };
-  if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || !hak_option(L2_RING_CAP)) return;
+  if (hak_option(PURGE) < 2 || SANITIZED || !hak_option(L2_RING_CAP)) return;
   uint64_t seed = 4, pages[2];
   for (unsigned round = 0; round < COUNT(pages); round++) {
     for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = hak_malloc(SIZE)) != NULL);
@@ -114,7 +115,7 @@ ISOLATED(after_a_pause)
 // Whoever goes on working sees to what is idle without being asked.
 static void sweeps(void) {
   enum { SIZE = 1000, ONE_IN = 64 };
-  if (hak_option(PURGE) < 2 || HAK_SECURE || SANITIZED || hak_os_page_size != 4096) return;
+  if (hak_option(PURGE) < 2 || SANITIZED || hak_os_page_size != 4096) return;
   if (hak_option(FULL_MARK) == 1) return; // they stay FULL
   unsigned count = 16 * MIB / SIZE;
   for (unsigned i = 0; i < count; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
