@@ -62,7 +62,8 @@ HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
 #endif
   // The next malloc reads its link, which may have left the cache long ago (decision 0025).
   __builtin_prefetch(slab->free, 1);
-  if (HAK_TAIL) __builtin_prefetch((char *)slab->free + slab->size - 1, 1); // and its seal
+  if (HAK_TAIL) // and its seal
+    __builtin_prefetch((void *)((uintptr_t)slab->free + slab->size - 1), 1);
   hak_owner_inc(&slab->allocs);
   return block;
 }
