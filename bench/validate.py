@@ -150,23 +150,17 @@ def check(claim: Claim, build: Path, found: dict[str, Allocator], runs: int) -> 
     measure.prepare(b, build)
     if claim.args:
         b = replace(b, quick=tuple(claim.args.split()))
-    # What a busy machine has disturbed is tried once more, and longer.
-    for times in (1, 3):
-        try:
-            medians = figures(b, claim, build, found, times * runs)
-        except (measure.RunError, KeyError) as error:
-            print(f"{head} WRONG: {error}")
-            return False
-        if medians is None and times == 1:
-            print(f"{head} skipped: the machine is too busy for two threads at a time")
-            return None
-        if medians is None:
-            break
-        # Of memory that is less than a page nothing is known but that it is little.
-        ratio = medians[claim.subject] / max(medians[claim.other], 4.0 if claim.key == "memory" else 1e-9)
-        good = claim.at_least <= ratio <= claim.at_most
-        if good:
-            break
+    try:
+        medians = figures(b, claim, build, found, runs)
+    except (measure.RunError, KeyError) as error:
+        print(f"{head} WRONG: {error}")
+        return False
+    if medians is None:
+        print(f"{head} skipped: the machine is too busy for two threads at a time")
+        return None
+    # Of memory that is less than a page nothing is known but that it is little.
+    ratio = medians[claim.subject] / max(medians[claim.other], 4.0 if claim.key == "memory" else 1e-9)
+    good = claim.at_least <= ratio <= claim.at_most
     wanted = f">= {claim.at_least:g}" if claim.at_least else f"<= {claim.at_most:g}"
     print(f"{head} {ratio:8.2f}  {wanted:<7} {'ok' if good else 'WRONG'}", flush=True)
     return good
