@@ -10,7 +10,8 @@
 // knows from the word alone whether it is a live block, and of which size. A link is
 // encoded with the key and a second secret, and leads to a block of the same slab.
 //
-// A word belongs to whom its block belongs to: the thread that allocates or frees it.
+// A word belongs to whom its block belongs to: the thread that allocates or frees it, then who
+// has the heap that holds it back.
 // Tests: test/abort/secure.c, test/misuse.
 
 #ifndef HAK_SUPERSLAB_SEAL_H

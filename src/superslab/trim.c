@@ -27,8 +27,8 @@ static uint32_t first_from(const hak_slab_t *slab, size_t at, size_t size) {
 
 // Whether a block that starts before the slab's page i reaches into it.
 static bool reaches_in(const hak_slab_t *slab, unsigned i, size_t size) {
-  size_t at = i * hak_os_page_size;
-  return at > hak_slab_gap(slab) && first_from(slab, at + 1, size) == first_from(slab, at, size);
+  size_t at = i * hak_os_page_size, gap = hak_slab_gap(slab);
+  return at > gap && (at - gap) % size != 0;
 }
 
 // Of the pages, those without a live block; 0 if the free list is not what it should be.
@@ -43,7 +43,7 @@ static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
   }
   for (uint64_t rest = slab->absent; rest != 0; rest &= rest - 1) {
     unsigned i = hak_low_bit(rest);
-    live[i + 1] -= ((i + 1) * page - gap) % size != 0; // its last block reaches into the next
+    live[i + 1] -= reaches_in(slab, i + 1, size); // its last block
   }
   uint32_t seen = 0;
   for (char *block = slab->free; block; block = hak_link_get(block)) {

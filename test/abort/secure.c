@@ -224,7 +224,8 @@ static void inside_last(void) { // of a SuperSlab: behind it is a gap
   free(hide(p + 16));
 }
 
-// The same in a thread without a heap.
+// ---------------------------------------------------------------------------
+// Some of the above in a thread without a heap.
 
 static void *in_nursery(void *run) { return ((void (*)(void))run)(), NULL; }
 static void overflow_young(void) { in_thread(in_nursery, (void *)overflow_tiny_last); }

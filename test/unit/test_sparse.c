@@ -76,18 +76,18 @@ ISOLATED(survivors)
 
 // A mid-size peak of which a tenth stays, and nobody does anything afterwards.
 static void mid_peak(void) {
-  enum { COUNT_ = 16000, SIZE = 20 * KIB - HAK_TAIL };
+  enum { COUNT_ = 16000, BLOCK_KIB = 20, SIZE = BLOCK_KIB * KIB - HAK_TAIL };
   if (hak_option(PURGE) < 2 || SANITIZED || !hak_option(L2_RING_CAP)) return;
   if (hak_option(LRU_CAP) > 16) return; // whoever keeps empty SuperSlabs keeps memory
   uint64_t seed = 3;
   size_t before = status_kib("VmRSS:"), live = 0;
   for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
   for (unsigned i = 0; i < COUNT_; i++) {
-    if (chance_below(&seed, 10) == 0) live += 20;
+    if (chance_below(&seed, 10) == 0) live += BLOCK_KIB;
     else hak_free(held[i]);
   }
   // Beside what is live: the runs that wait, and 4 SuperSlabs, and what the ring may use again.
-  CHECK(status_kib("VmRSS:") < before + live + live / 5 + HAK_SPARSE * 8 * 20 + 4 * 2048);
+  CHECK(status_kib("VmRSS:") < before + live + live / 5 + HAK_SPARSE * 8 * BLOCK_KIB + 4 * 2048);
 }
 ISOLATED(mid_peak)
 
