@@ -80,9 +80,17 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(math.log(v) for v in values))
 
 
+def floor_of(session: Session, b: Benchmark) -> float:
+    """The benchmark's own cost; 0 if it cannot be told: some allocator's run took no longer than
+    that, so what is left of the others' could not be related."""
+    floor = statistics.median(session.floors.get(b.name, [0.0]))
+    runs = (session.by_round(b.name, a.name, b.metric).values() for a in session.allocators)
+    return floor if all(t > floor for by_round in runs for t in by_round) else 0.0
+
+
 def times(session: Session, b: Benchmark, a: str) -> dict[int, float]:
     """What counts as time, by round; less the floor if there is one."""
-    floor = statistics.median(session.floors[b.name]) if b.name in session.floors else 0.0
+    floor = floor_of(session, b)
     return {number: t - floor for number, t in session.by_round(b.name, a, b.metric).items()}
 
 
@@ -106,8 +114,8 @@ def summarise_pair(session: Session, b: Benchmark, a: str) -> dict[str, Any]:
     row.update({"rounds": len(mine), "metric": b.metric, "time": statistics.median(mine),
                 "time_min": min(mine), "time_max": max(mine), "memory": b.memory,
                 "rss_kib": statistics.median(session.values(b.name, a, b.memory))})
-    if b.name in session.floors:
-        row["floor"] = statistics.median(session.floors[b.name])
+    if floor := floor_of(session, b):
+        row["floor"] = floor
     for key in ("ops_per_s", *(key for key, _ in SIDE)):
         if values := session.values(b.name, a, key):
             row[key] = statistics.median(values)
@@ -123,8 +131,7 @@ class Group:
         self.rows = {a.name: summarise_pair(session, b, a.name) for a in session.allocators}
         self.runs = {(a.name, "time"): times(session, b, a.name) for a in session.allocators} \
             | {(a.name, "rss_kib"): session.by_round(b.name, a.name, b.memory) for a in session.allocators}
-        # What cannot be related to others: failed, or (on a disturbed machine) faster than
-        # the floor.
+        # Not what failed.
         self.known = {key: [name for name in self.rows if min(self.runs[name, key].values(), default=0) > 0]
                       for key in ("time", "rss_kib")}
 

@@ -172,6 +172,13 @@ class Summary(unittest.TestCase):
         self.assertEqual(rows[1]["floor"], 2.0)
         self.assertEqual(rows[1]["cpu_ratio"], 0.6)  # of runs without the floor
 
+    def test_a_floor_that_a_run_undercuts_is_not_subtracted(self):
+        session = session_of([bench("x", net=True)], {("x", "system"): [(10, 1)] * 3,
+                                                      ("x", "hakmem"): [(5, 1), (3, 1), (5, 1)]}, 3.0)
+        rows = summary.summarise(session, "system")["rows"]
+        self.assertEqual(rows[1]["time_ratio"], 0.5)
+        self.assertNotIn("floor", rows[1])
+
     def test_ratios_are_of_the_rounds_that_both_have(self):
         session = session_of([bench("x")], {("x", "system"): [(10, 1), (10, 1), (10, 1), (20, 1), (20, 1)],
                                             ("x", "hakmem"): [(30, 1), (30, 1), (30, 1)]})
