@@ -86,8 +86,7 @@ def draw(result: dict, out: Path, suite: str | None = None) -> None:
     figure.legend(patches, allocators, loc="outside upper center", ncols=min(len(allocators), 7), fontsize=7,
                   frameon=False)
     note = (f"{results.machine(result)}; medians of {results.rounds(result)} rounds, whiskers 95 % CI"
-            + (f"; {result['disturbed_runs']} of {len(result['runs'])} runs disturbed"
-               if result["disturbed_runs"] else "")
+            + (f"; {results.disturbed(result)}" if result["disturbed_runs"] else "")
             + ("; quick runs, not for quoting" if result["quick"] else ""))
     figure.supxlabel(note, fontsize=6)
     figure.savefig(out, **options)

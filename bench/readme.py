@@ -60,7 +60,7 @@ def markdown(result: dict, allocators: list[str]) -> str:
     lines += ["", f"<sub>{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}; medians of "
               f"{results.rounds(result)} interleaved rounds"
               f"{', less the cost of the benchmark itself where it can be told' if result['net'] else ''}. "
-              f"Others used the machine during {result['disturbed_runs']} of {len(result['runs'])} runs. "
+              f"{results.disturbed(result)} by others on the machine. "
               f"–: not every benchmark ran. {versions}.</sub>"]
     return "\n".join(lines)
 

@@ -73,6 +73,11 @@ def rounds(result: dict) -> str:
     return span(result["rounds"], result.get("most_rounds", result["rounds"]))
 
 
+def disturbed(result: dict) -> str:
+    """How many of the runs that count were, as a text."""
+    return f"{result['disturbed_runs']} of {len(result['runs'])} runs disturbed"
+
+
 def machine(result: dict) -> str:
     m = result["machine"]
     return f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['libc']}"

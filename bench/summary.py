@@ -80,17 +80,17 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(math.log(v) for v in values))
 
 
-def floor_of(session: Session, b: Benchmark) -> float:
-    """The benchmark's own cost; 0 if it cannot be told: some allocator's run took no longer than
-    that, so what is left of the others' could not be related."""
+def subtracted(session: Session, b: Benchmark) -> float:
+    """The floor, or 0 if some allocator's run took no longer: what is left of the others' could
+    not be related to that."""
     floor = statistics.median(session.floors.get(b.name, [0.0]))
     runs = (session.by_round(b.name, a.name, b.metric).values() for a in session.allocators)
     return floor if all(t > floor for by_round in runs for t in by_round) else 0.0
 
 
 def times(session: Session, b: Benchmark, a: str) -> dict[int, float]:
-    """What counts as time, by round; less the floor if there is one."""
-    floor = floor_of(session, b)
+    """What counts as time, by round; less the floor if there is one and it can be told."""
+    floor = subtracted(session, b)
     return {number: t - floor for number, t in session.by_round(b.name, a, b.metric).items()}
 
 
@@ -114,8 +114,8 @@ def summarise_pair(session: Session, b: Benchmark, a: str) -> dict[str, Any]:
     row.update({"rounds": len(mine), "metric": b.metric, "time": statistics.median(mine),
                 "time_min": min(mine), "time_max": max(mine), "memory": b.memory,
                 "rss_kib": statistics.median(session.values(b.name, a, b.memory))})
-    if floor := floor_of(session, b):
-        row["floor"] = floor
+    if b.name in session.floors:
+        row["floor"] = statistics.median(session.floors[b.name])
     for key in ("ops_per_s", *(key for key, _ in SIDE)):
         if values := session.values(b.name, a, key):
             row[key] = statistics.median(values)
