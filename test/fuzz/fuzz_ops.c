@@ -15,6 +15,7 @@
 #include "input.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/nursery.h"
 #include "thread/quarantine.h"
 
 enum { UNTOUCHED = 113 }; // errno before every call
@@ -631,10 +632,23 @@ static void set_options(void) {
   }
 }
 
+// What quarantines hold back counts as live: this thread's, and those of nurseries, which outlive
+// the threads that shared them.
+static void let_held_go(void) {
+  if (hak_tls_heap->id) hak_quarantine_flush(hak_tls_heap);
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) {
+    hak_heap_t *heap = hak_heap_by_id(id);
+    if (!atomic_load(&heap->nursery)) continue;
+    while (!hak_heap_take(heap, HAK_HEAP_ATTACHED)) sched_yield(); // a helper thread has it
+    hak_quarantine_flush(heap);
+    hak_nursery_leave(heap);
+  }
+}
+
 static void check_end(const hak_stats_t *before) {
   hak_stats_t now;
   CHECK(atomic_load(&live_blocks) == 0 && atomic_load(&live_bytes) == 0);
-  if (hak_tls_heap->id) hak_quarantine_flush(hak_tls_heap); // what is held there counts as live
+  let_held_go();
   CHECK(hak_stats_get(&now, sizeof now));
   CHECK(now.live_blocks == 0 && now.live_bytes == 0);
   CHECK(now.allocs == now.frees);

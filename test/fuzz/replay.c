@@ -1,7 +1,8 @@
 // replay.c: runs the fuzz target without a fuzzer: on files, or on random inputs
 // (which any compiler and sanitizer can do).
 //
-//   replay FILE...
+//   replay FILE...             one after the other, on what the ones before left
+//   replay --apart FILE...     each in a process of its own
 //   replay --random SEED SECONDS
 //
 // Ends by itself only if there is no finding.
@@ -9,7 +10,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -25,6 +28,14 @@ static int replay(const char *path) {
   fflush(stdout); // a finding ends the process
   LLVMFuzzerTestOneInput(input, n);
   return 0;
+}
+
+static int replay_apart(const char *path) {
+  pid_t child = fork();
+  if (child == 0) _exit(replay(path));
+  int status;
+  if (child < 0 || waitpid(child, &status, 0) != child) return perror("replay"), 2;
+  return status; // 0: it ended by itself, and well
 }
 
 static uint64_t chance(uint64_t *state) {
@@ -60,9 +71,11 @@ int main(int argc, char **argv) {
     if (sscanf(argv[2], "%llu", &seed) == 1 && sscanf(argv[3], "%lf", &seconds) == 1)
       return random_inputs(seed, seconds);
   }
-  if (argc < 2) return fprintf(stderr, "usage: replay FILE... | --random SEED SECONDS\n"), 2;
-  int status = 0;
-  for (int i = 1; i < argc && status == 0; i++) status = replay(argv[i]);
-  if (status == 0) printf("ok: %d inputs replayed\n", argc - 1);
-  return status;
+  int first = argc > 1 && strcmp(argv[1], "--apart") == 0 ? 2 : 1, status = 0;
+  if (argc <= first)
+    return fprintf(stderr, "usage: replay [--apart] FILE... | --random SEED SECONDS\n"), 2;
+  for (int i = first; i < argc && status == 0; i++)
+    status = first == 2 ? replay_apart(argv[i]) : replay(argv[i]);
+  if (status == 0) printf("ok: %d inputs replayed\n", argc - first);
+  return status != 0;
 }
