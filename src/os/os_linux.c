@@ -171,21 +171,19 @@ bool hak_os_filled(const void *p, size_t size) {
   size_t before_start = (size_t)(start - (const char *)p);
   if (size < before_start + hak_os_page_size) return false;
   size -= before_start;
-  char *fresh = map_at(NULL, hak_os_page_size, PROT_READ, 0);
-  if (!fresh) return false;
-  // Simulated kernels count none: there nobody knows.
-  long before = faults();
-  bool filled = readable(fresh, hak_os_page_size);
-  long counted = faults();
-  filled = filled && counted > before;
-  hak_kernel_munmap(fresh, hak_os_page_size);
   uint64_t at = (uintptr_t)p ^ size; // pseudo-random, so at no stride that a program may have
-  for (unsigned i = 0; filled && i < FILLED_SAMPLES; i++) {
+  long before = faults();
+  for (unsigned i = 0; i < FILLED_SAMPLES; i++) {
     at = at * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX
     size_t page = (size_t)(size / hak_os_page_size * (at >> 32) >> 32);
-    filled = readable(start + page * hak_os_page_size, hak_os_page_size) && faults() == counted;
+    if (!readable(start + page * hak_os_page_size, hak_os_page_size) || faults() != before)
+      return false;
   }
-  return filled;
+  // Simulated kernels count none: there nobody knows.
+  void *fresh = map_at(NULL, hak_os_page_size, PROT_READ, 0);
+  bool counted = fresh && readable(fresh, hak_os_page_size) && faults() != before;
+  if (fresh) hak_kernel_munmap(fresh, hak_os_page_size);
+  return counted;
 }
 
 bool hak_os_resize(void *p, size_t old_size, size_t new_size) {

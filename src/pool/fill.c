@@ -7,6 +7,8 @@
 // So many times the sample's bytes get huge pages, or as many as are in use if that is more:
 // a program that grows is asked again each time it has doubled.
 #define TRUST 8
+// Where there are doubts, so large a part of what is in use goes without before another look.
+#define DOUBT 4
 
 static uint64_t in_use(void) {
   return hak_load_relaxed(&hak_mapped.huge_bytes) + hak_load_relaxed(&hak_mapped.superslab_bytes);
@@ -17,15 +19,20 @@ bool hak_fill_allowed(size_t more) {
 }
 
 void hak_fill_learn(hak_fill_t *fill, void *p) {
-  size_t size = hak_load_relaxed(&fill->size);
+  int64_t size = (int64_t)hak_load_relaxed(&fill->size), used = (int64_t)in_use();
   hak_store_relaxed(&fill->sample, NULL);
-  int64_t trusted = 0;
-  if (hak_os_filled(p, size))
-    trusted = in_use() > (uint64_t)size * TRUST ? (int64_t)in_use() : (int64_t)size * TRUST;
-  hak_store_relaxed(&fill->trusted, trusted);
+  bool filled = hak_os_filled(p, (size_t)size);
+  int64_t trusted = used > size * TRUST ? used : size * TRUST;
+  hak_store_relaxed(&fill->trusted, filled ? trusted : fill->doubts ? -used / DOUBT : 0);
 }
 
 bool hak_fill_expected(hak_fill_t *fill, size_t more) {
+  int64_t trusted = hak_load_relaxed(&fill->trusted);
+  if (trusted < 0) {
+    trusted += (int64_t)more;
+    hak_store_relaxed(&fill->trusted, trusted < 0 ? trusted : 0);
+    return false;
+  }
   void *p = hak_load_relaxed(&fill->sample);
   if (p && hak_load_relaxed(&fill->trusted) < (int64_t)more) hak_fill_learn(fill, p);
   if (hak_load_relaxed(&fill->trusted) < (int64_t)more) return false;

@@ -13,7 +13,9 @@
 typedef struct {
   _Atomic(void *) sample;  // NULL: none
   _Atomic size_t size;     // of the sample
-  _Atomic int64_t trusted; // bytes that may have huge pages before another sample is looked at
+  _Atomic int64_t trusted; // bytes that may have huge pages before another sample is looked at;
+                           // negative: bytes that go without before
+  bool doubts;             // whether a look that finds a sample not in use is the last for a while
 } hak_fill_t;
 
 // Whether so much is in use, with `more` bytes, that huge pages are worth it, and

@@ -2,7 +2,9 @@
 
 #include "pool/fill.h"
 
-static hak_fill_t fill; // of blocks in SuperSlabs that were mapped for them
+// Of blocks in SuperSlabs that were mapped for them. A look at each SuperSlab's first block would
+// cost as much as the page faults of blocks that are hardly used.
+static hak_fill_t fill = {.doubts = true};
 
 static bool map(size_t size, hak_claim_t *claim) {
   // Never in the secure library: sealing writes to blocks that the program may leave alone.

@@ -51,6 +51,7 @@ static void reserve_range(size_t size) {
     if (!p) continue;
     hak_registry.base = (uintptr_t)p;
     range_end = (uint32_t)(size >> HAK_SUPERSLAB_SHIFT);
+    hak_os_huge_pages(p, size, false); // once for all: see advise
     return;
   }
 }
@@ -143,9 +144,9 @@ static uint32_t new_number(void) {
   }
 }
 
-// Only where the choice differs from what the kernel does anyway: where huge pages are
-// always on, an unwanted one would cost 2 MiB at the first touch.
-static void advise(hak_superslab_t *superslab, bool fills) {
+// Where huge pages are always on, an unwanted one would cost 2 MiB at the first touch. A new number
+// of the range is without them from the start; one that had memory before may be of either kind.
+static void advise(hak_superslab_t *superslab, bool fills, bool is_without) {
   uint64_t thp = hak_option(THP);
   bool on =
       thp == HAK_THP_ALWAYS || (thp == HAK_THP_AUTO && fills &&
@@ -153,10 +154,10 @@ static void advise(hak_superslab_t *superslab, bool fills) {
   // Relaxed: the SuperSlab is still this thread's.
   hak_store_relaxed(&superslab->huge, on ? HAK_HUGE_ADVISED : HAK_HUGE_NO);
   if (on) hak_fetch_add_relaxed(&hak_pool_counts.huge, 1);
-  hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, on);
+  if (on || !is_without) hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, on);
 }
 
-static bool commit(uint32_t number, bool fills) {
+static bool commit(uint32_t number, bool fills, bool is_new) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p;
   if (number < range_end) {
@@ -176,15 +177,14 @@ static bool commit(uint32_t number, bool fills) {
     hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
   }
   hak_store_relaxed(&superslab->committed, 1);
-  advise(superslab, fills);
+  advise(superslab, fills, is_new && number < range_end);
   return true;
 }
 
 uint32_t hak_superslab_acquire(bool fills) {
-  uint32_t number = hak_pool_take_cold();
-  if (!number) number = new_number();
+  uint32_t cold = hak_pool_take_cold(), number = cold ? cold : new_number();
   if (!number) return 0;
-  if (!commit(number, fills)) {
+  if (!commit(number, fills, !cold)) {
     hak_pool_add_cold(number);
     return fill_gaps() ? hak_superslab_acquire(fills) : 0;
   }

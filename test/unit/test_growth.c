@@ -6,6 +6,7 @@
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "pool/fill.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
 #include "thread/process.h"
@@ -101,6 +102,31 @@ static void proof_is_forgotten(void) {
 }
 ISOLATED(proof_is_forgotten)
 
+// Which part of what is in use goes without huge pages, before another look, where one found a
+// sample that was not in use; and where nobody minds looking again.
+static void doubts_last(void) {
+  begin();
+  if (!pages_are_told()) return;
+  grow(256, FIRST, 0);
+  hak_fill_t doubting = {.doubts = true}, other = {.doubts = false};
+  char *p = hak_os_map(MIB, 1);
+  CHECK(p != NULL);
+  hak_os_huge_pages(p, MIB, false);
+  hak_fill_sample(&doubting, p, MIB);
+  hak_fill_sample(&other, p, MIB);
+  CHECK(!hak_fill_expected(&doubting, HAK_SUPERSLAB_SIZE));
+  CHECK(!hak_fill_expected(&other, HAK_SUPERSLAB_SIZE));
+  use_every(p, MIB, DENSE);
+  hak_fill_sample(&other, p, MIB);
+  CHECK(hak_fill_expected(&other, HAK_SUPERSLAB_SIZE));
+  unsigned without = 0;
+  do hak_fill_sample(&doubting, p, MIB);
+  while (!hak_fill_expected(&doubting, HAK_SUPERSLAB_SIZE) && ++without < used());
+  CHECK_EQUAL(without, (used() + 3) / 4);
+  CHECK(hak_os_unmap(p, MIB));
+}
+ISOLATED(doubts_last)
+
 static void switched_off(void) {
   begin();
   hak_option(THP) = HAK_THP_NEVER;
@@ -140,7 +166,7 @@ int main(void) {
       ISOLATED_TEST(small_blocks),       ISOLATED_TEST(dense_l2),   ISOLATED_TEST(dense_l25),
       ISOLATED_TEST(dense_largest),      ISOLATED_TEST(sparse_l2),  ISOLATED_TEST(sparse_l25),
       ISOLATED_TEST(proof_is_forgotten), ISOLATED_TEST(switched_off), ISOLATED_TEST(prefault_early),
-      ISOLATED_TEST(prefault_late), ISOLATED_TEST(prefault_never),
+      ISOLATED_TEST(prefault_late),      ISOLATED_TEST(prefault_never), ISOLATED_TEST(doubts_last),
   };
   return RUN(tests);
 }
