@@ -93,7 +93,7 @@ HAK_API bool hak_trim(size_t keep);
 
 typedef struct hak_stats {
   size_t size;                // sizeof(hak_stats_t) of the library; set by the call
-  uint64_t live_blocks;       // blocks the program holds
+  uint64_t live_blocks;       // blocks the program holds; secure library: and those in quarantine
   uint64_t live_bytes;        // usable bytes of those blocks
   uint64_t allocs;            // blocks handed out since start: guard_allocs, and by tier:
   uint64_t tiny_allocs;       //   up to 1280 bytes

@@ -7,8 +7,9 @@
 // So many times the sample's bytes get huge pages, or as many as are in use if that is more:
 // a program that grows is asked again each time it has doubled.
 #define TRUST 8
-// Where there are doubts, so large a part of what is in use goes without before another look.
-#define DOUBT 4
+// Where there are doubts, so many bytes go without before another look. Few: a sample may have been
+// looked at before the program wrote to it.
+#define DOUBT ((int64_t)16 << 20)
 
 static uint64_t in_use(void) {
   return hak_load_relaxed(&hak_mapped.huge_bytes) + hak_load_relaxed(&hak_mapped.superslab_bytes);
@@ -23,7 +24,7 @@ void hak_fill_learn(hak_fill_t *fill, void *p) {
   hak_store_relaxed(&fill->sample, NULL);
   bool filled = hak_os_filled(p, (size_t)size);
   int64_t trusted = used > size * TRUST ? used : size * TRUST;
-  hak_store_relaxed(&fill->trusted, filled ? trusted : fill->doubts ? -used / DOUBT : 0);
+  hak_store_relaxed(&fill->trusted, filled ? trusted : fill->doubts ? -DOUBT : 0);
 }
 
 bool hak_fill_expected(hak_fill_t *fill, size_t more) {
