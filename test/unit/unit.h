@@ -131,15 +131,7 @@ static inline bool filled(const void *p, size_t n, uint64_t seed) {
 
 static inline bool all_zero(const void *p, size_t n) {
   const unsigned char *at = p;
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    uint64_t w;
-    memcpy(&w, at + i, 8);
-    if (w) return false;
-  }
-  for (; i < n; i++)
-    if (at[i]) return false;
-  return true;
+  return n == 0 || (at[0] == 0 && memcmp(at, at + 1, n - 1) == 0);
 }
 
 // ---------------------------------------------------------------------------
