@@ -35,7 +35,7 @@ bool hak_fill_expected(hak_fill_t *fill, size_t more) {
     return false;
   }
   void *p = hak_load_relaxed(&fill->sample);
-  if (p && hak_load_relaxed(&fill->trusted) < (int64_t)more) hak_fill_learn(fill, p);
+  if (p && trusted < (int64_t)more) hak_fill_learn(fill, p);
   if (hak_load_relaxed(&fill->trusted) < (int64_t)more) return false;
   hak_fetch_sub_relaxed(&fill->trusted, (int64_t)more);
   return true;

@@ -21,7 +21,7 @@ typedef struct {
 // Whether so much is in use, with `more` bytes, that huge pages are worth it, and
 // HAKMEM_THP leaves it to be judged.
 bool hak_fill_allowed(size_t more);
-// Whether `more` bytes will be used in full; if so they are taken off what is trusted.
+// Whether `more` bytes will be used in full; they are taken off what is trusted, or doubted.
 bool hak_fill_expected(hak_fill_t *fill, size_t more);
 // The sample, which is p, is about to go: what it tells, now.
 void hak_fill_learn(hak_fill_t *fill, void *p);

@@ -2,8 +2,8 @@
 
 #include "pool/fill.h"
 
-// Of blocks in SuperSlabs that were mapped for them. A look at each SuperSlab's first block would
-// cost as much as the page faults of blocks that are hardly used.
+// Of blocks in SuperSlabs that were mapped for them. A look for each SuperSlab shows in the time of
+// blocks that are hardly used.
 static hak_fill_t fill = {.doubts = true};
 
 static bool map(size_t size, hak_claim_t *claim) {

@@ -35,7 +35,7 @@ static int replay_apart(const char *path) {
   if (child == 0) _exit(replay(path));
   int status;
   if (child < 0 || waitpid(child, &status, 0) != child) return perror("replay"), 2;
-  return status; // 0: it ended by itself, and well
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 static uint64_t chance(uint64_t *state) {
@@ -77,5 +77,5 @@ int main(int argc, char **argv) {
   for (int i = first; i < argc && status == 0; i++)
     status = first == 2 ? replay_apart(argv[i]) : replay(argv[i]);
   if (status == 0) printf("ok: %d inputs replayed\n", argc - first);
-  return status != 0;
+  return status;
 }
