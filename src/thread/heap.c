@@ -426,9 +426,14 @@ static void adopt_all(hak_heap_t *mine) {
   }
 }
 
-static void reclaim(hak_heap_t *heap) {
+// What the heap holds back of others' blocks is theirs again.
+static void hand_over(hak_heap_t *heap) {
   hak_quarantine_flush(heap);
   hak_remote_flush(heap);
+}
+
+static void reclaim(hak_heap_t *heap) {
+  hand_over(heap);
   hak_commons_reclaim(); // what it posts on is for the heaps that are looked at next
   hak_heap_drain(heap);
   adopt_all(heap);
@@ -442,9 +447,10 @@ _Atomic uint32_t hak_heap_requests;
 
 bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
   hak_fetch_add_relaxed(&hak_heap_requests, 1);
+  if (heap) hand_over(heap);
+  hak_nursery_reclaim(); // and so do they
   if (heap) hak_heap_reclaim_if_asked(heap);
   else hak_commons_reclaim();
-  hak_nursery_reclaim();
   hak_relief_all(heap);
   size_t some = hak_huge_cache_trim(0);
   some += hak_pool_trim(keep);
@@ -521,8 +527,7 @@ hak_heap_t *hak_heap_enter_new(void) {
 // The heap leaves its thread: everything held back is handed over, empty slabs
 // go, the rest waits for an adopter.
 static void detach(hak_heap_t *heap) {
-  hak_quarantine_flush(heap);
-  hak_remote_flush(heap);
+  hand_over(heap);
   hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
