@@ -14,6 +14,18 @@
 #include "superslab/superslab.h"
 #include "thread/heap.h"
 
+// Page faults are nearly all that this costs: of large blocks every fourth page is used.
+#define LARGE (256 * KIB)
+#define STRIDE (16 * KIB)
+static size_t stride_of(size_t size) { return size > LARGE ? STRIDE : unit_stride(size); }
+static void put(void *p, size_t size, uint64_t seed) { fill_every(p, size, seed, stride_of(size)); }
+static bool holds(const void *p, size_t size, uint64_t seed) { return filled_every(p, size, seed, stride_of(size)); }
+static bool zeroed(const unsigned char *p, size_t size) {
+  for (; size > LARGE; p += STRIDE, size -= STRIDE)
+    if (!all_zero(p, 64)) return false;
+  return all_zero(p, size);
+}
+
 #define BLOCKS 4000
 static struct {
   unsigned char *p;
@@ -34,18 +46,18 @@ static bool is_block(const void *p, size_t size, bool zero) {
   }
   CHECK_EQUAL(errno, 0);
   CHECK(hak_malloc_usable_size(p) >= size);
-  if (zero) CHECK(all_zero(p, size));
+  if (zero) CHECK(zeroed(p, size));
   return true;
 }
 static void keep(void *p, size_t size, bool zero) {
   if (!is_block(p, size, zero)) return;
   CHECK(block_count < BLOCKS);
-  fill(p, size, block_count);
+  put(p, size, block_count);
   blocks[block_count].p = p;
   blocks[block_count++].size = size;
 }
 static void check(unsigned i) {
-  if (blocks[i].p) CHECK(filled(blocks[i].p, blocks[i].size, i));
+  if (blocks[i].p) CHECK(holds(blocks[i].p, blocks[i].size, i));
 }
 static void drop(unsigned i) {
   check(i);
@@ -87,7 +99,7 @@ static void reallocs(void) {
   size_t size = 10;
   unsigned char *p = hak_malloc(size);
   if (!is_block(p, size, false)) return;
-  fill(p, size, 1);
+  put(p, size, 1);
   for (unsigned i = 0; i < COUNT(path); i++) {
     void *wall = NULL; // in the way of every second growth of a huge block
     if (i % 2 && size > MIB)
@@ -98,7 +110,7 @@ static void reallocs(void) {
     if (is_block(q, path[i], false)) {
       // The first stretch, for the pattern depends on the size.
       size_t n = size < path[i] ? size : path[i];
-      for (size_t at = 0; at + 8 <= n; at += 4096) {
+      for (size_t at = 0; at + 8 <= n; at += size > LARGE ? STRIDE : 4096) {
         uint64_t w = (1 + 1) * 0x9e3779b97f4a7c15u + at;
         CHECK(memcmp(q + at, &w, 8) == 0);
       }
@@ -108,7 +120,7 @@ static void reallocs(void) {
     }
     if (wall && wall != MAP_FAILED) munmap(wall, 4096);
     errno = 0;
-    fill(p, size, 1);
+    put(p, size, 1);
   }
   hak_free(p);
 }
@@ -275,12 +287,13 @@ typedef struct node {
   struct node *next;
   uint64_t seed;
 } node_t;
+static size_t used_up_stride(size_t size) { return size > 4096 ? STRIDE : 8; }
 static size_t use_up(size_t size, node_t **list) {
   size_t n = 0;
   errno = 0;
   for (node_t *p; (p = hak_malloc(size)) != NULL; n++) {
     p->seed = n;
-    fill(p + 1, size - sizeof *p, n);
+    fill_every(p + 1, size - sizeof *p, n, used_up_stride(size));
     p->next = *list;
     *list = p;
     CHECK(n < LIMIT / size + 1);
@@ -291,7 +304,7 @@ static size_t use_up(size_t size, node_t **list) {
 static void free_list(size_t size, node_t *list) {
   while (list) {
     node_t *p = list;
-    CHECK(filled(p + 1, size - sizeof *p, p->seed));
+    CHECK(filled_every(p + 1, size - sizeof *p, p->seed, used_up_stride(size)));
     list = p->next;
     hak_free(p);
   }

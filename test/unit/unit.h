@@ -107,9 +107,9 @@ static inline size_t chance_below(uint64_t *state, size_t n) { return (chance(st
 
 static inline size_t unit_stride(size_t n) { return n <= 4096 ? 8 : 512; }
 
-static inline void fill(void *p, size_t n, uint64_t seed) {
+static inline void fill_every(void *p, size_t n, uint64_t seed, size_t stride) {
   unsigned char *at = p;
-  size_t stride = unit_stride(n), i = 0;
+  size_t i = 0;
   for (; i + 8 <= n; i += stride) {
     uint64_t w = (seed + 1) * 0x9e3779b97f4a7c15u + i;
     memcpy(at + i, &w, 8);
@@ -117,9 +117,9 @@ static inline void fill(void *p, size_t n, uint64_t seed) {
   for (i = n & ~(size_t)7; i < n; i++) at[i] = (unsigned char)(seed + i);
 }
 
-static inline bool filled(const void *p, size_t n, uint64_t seed) {
+static inline bool filled_every(const void *p, size_t n, uint64_t seed, size_t stride) {
   const unsigned char *at = p;
-  size_t stride = unit_stride(n), i = 0;
+  size_t i = 0;
   for (; i + 8 <= n; i += stride) {
     uint64_t w = (seed + 1) * 0x9e3779b97f4a7c15u + i;
     if (memcmp(at + i, &w, 8) != 0) return false;
@@ -127,6 +127,11 @@ static inline bool filled(const void *p, size_t n, uint64_t seed) {
   for (i = n & ~(size_t)7; i < n; i++)
     if (at[i] != (unsigned char)(seed + i)) return false;
   return true;
+}
+
+static inline void fill(void *p, size_t n, uint64_t seed) { fill_every(p, n, seed, unit_stride(n)); }
+static inline bool filled(const void *p, size_t n, uint64_t seed) {
+  return filled_every(p, n, seed, unit_stride(n));
 }
 
 static inline bool all_zero(const void *p, size_t n) {
