@@ -16,7 +16,7 @@ CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
 RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
-.PHONY: all run test bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation profile budget pgo docs \
+.PHONY: all run test check bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation profile budget pgo docs \
         phase7-bench systems format format-check clean help configure setup-build
 
 ## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
@@ -42,6 +42,15 @@ run: configure
 test:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check.py
+
+# The tree keeps HAK_TESTS=ON, so that a later plain make builds the tests as well.
+## check [R=unit.front L=unit V=1]: the tests of the release build, or those whose name (R) or kind (L) matches
+check:
+	@tools/setup.sh test
+	@cmake --preset release -DHAK_TESTS=ON -DHAK_BENCH=ON >/dev/null
+	@$(BUILD)
+	ctest --test-dir build --no-tests=error --output-on-failure -j $(JOBS) \
+	  $(if $(R),-R "$(R)") $(if $(L),-L "$(L)") $(if $(V),-V)
 
 ## asan, ubsan, tsan: build that preset, run its unit, stress and fuzz tests
 asan ubsan tsan:

@@ -46,7 +46,9 @@ class Document(unittest.TestCase):
         for link in re.findall(r"\]\(([^)]+)\)", DOC):
             self.assertTrue((ROOT / "docs" / link).exists(), link)
         tests = subprocess.run(["ctest", "--test-dir", ROOT / "build", "-N"], capture_output=True, text=True).stdout
-        for pattern in re.findall(r"-R ([\w.]+)", DOC):
+        patterns = re.findall(r"make check R=([\w.]+)", DOC)
+        self.assertTrue(patterns)
+        for pattern in patterns:
             self.assertRegex(tests, rf"Test +#\d+: \S*{pattern}", pattern)
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         for target in re.findall(r"`make ([a-z][\w-]*)", DOC):

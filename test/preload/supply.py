@@ -1,7 +1,7 @@
 """Where real programs' refills come from (rows S2 and X2): of all refills of a program at work, more than 90 %
 are served by the slab in front or the warm pool, without the shared search. `supply` prints a line for each program:
 
-    ctest --test-dir build -R preload.supply -V
+    make check R=preload.supply V=1
 """
 
 import json
