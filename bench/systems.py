@@ -72,7 +72,7 @@ ROWS = (
         "8 500 16 --min 65536 --max 1048576", ("", "L25_RING_CAP=0"), ("l25_alloc", "l25_ring")),
     Row("S7", "cache of empty SuperSlabs", "bench_mid_large_mt", "2 100000 32 --min 65536 --max 1048576",
         "2 2000 32 --min 65536 --max 1048576", ("LRU_CAP=2", "LRU_CAP=0", "LRU_CAP=64"), LRU),
-    Row("S7", "pages of idle memory", "case_idle", "300 0 2 2000", "20 0 2 2000", ("PURGE=1", "PURGE=0"),
+    Row("S7", "pages of idle memory", "case_idle", "300 0 2 2000", "20 0 2 2000", ("PURGE=2", "PURGE=1", "PURGE=0"),
         ("slab_purge", "superslab_evict"), "idle_rss_kib"),
     Row("S8", "prefault, huge pages", "case_scale", "2 262144", "2 16384",
         ("THP=auto", "THP=never", "THP=never,PREFAULT=16", "THP=always"), ("prefault", "superslab_huge")),

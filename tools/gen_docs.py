@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md and docs/stats.md from the tables in src/core.
+"""Writes docs/options.md and docs/stats.md from src/core/options.def and src/base/stats.def.
 
 gen_docs.py          write them
 gen_docs.py --check  exit 1 if they are not what would be written

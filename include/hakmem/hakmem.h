@@ -95,7 +95,7 @@ typedef struct hak_stats {
   size_t size;                // sizeof(hak_stats_t) of the library; set by the call
   uint64_t live_blocks;       // blocks the program holds; secure library: and those in quarantine
   uint64_t live_bytes;        // usable bytes of those blocks
-  uint64_t allocs;            // blocks handed out since start: guard_allocs, and by tier:
+  uint64_t allocs;            // blocks handed out since start: guard_allocs, and by size range:
   uint64_t tiny_allocs;       //   up to 1280 bytes
   uint64_t l2_allocs;         //   up to 56 KiB
   uint64_t l25_allocs;        //   up to 1 MiB
@@ -106,9 +106,9 @@ typedef struct hak_stats {
   uint64_t metadata_bytes;    // bytes committed for descriptors and heaps
   uint64_t mapped_bytes;      // all bytes above and huge_cached_bytes
   uint64_t peak_bytes;        // highest mapped_bytes so far
-  uint64_t heaps;             // per-thread heaps made so far (they are reused)
+  uint64_t heaps;             // heaps made so far: of threads, nurseries and commons
   uint64_t huge_cached_bytes; // bytes in mappings kept for the next huge blocks
-  uint64_t guard_allocs;      // of allocs, any size: beside guard pages, in none of the tiers
+  uint64_t guard_allocs;      // of allocs, any size: beside guard pages, in none of the ranges
 } hak_stats_t;
 
 // Fills the first size bytes of *out (pass sizeof *out). Returns false if out

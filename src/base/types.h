@@ -3,7 +3,7 @@
 //   block       what malloc returns: a run of bytes of one size class.
 //   size class  blocks of one size (16 B .. 56 KiB); see size_classes.def.
 //   slab        64 KiB of a SuperSlab; blocks of one class, owned by one heap.
-//   run         1..32 neighbouring slabs of one SuperSlab used as one; its
+//   run         1..16 neighbouring slabs of one SuperSlab used as one; its
 //               first slab is the head, the others are interior.
 //   SuperSlab   2 MiB, 2 MiB-aligned, 32 slabs. Classes and heaps share it
 //               slab by slab.
@@ -18,7 +18,7 @@
 //   owner       the thread that holds a slab's heap (attached to it, or having
 //               claimed it): the only one that touches owner fields.
 //   tiny, L2    classes up to 1280 bytes / up to 56 KiB.
-//   L2.5        64 KiB..1 MiB, one block per run, no owner.
+//   L2.5        above 56 KiB, up to 1 MiB: one block per run, no owner.
 //   huge        above 1 MiB: a mapping of its own.
 //
 //   range:   base                                   (one reservation)

@@ -93,7 +93,7 @@ def report(figures, processes, with_classes=False):
            f"SuperSlabs {bytes_text(get('superslab_bytes'))}, huge {bytes_text(get('huge_bytes'))}, "
            f"kept {bytes_text(get('huge_cached_bytes'))}, "
            f"metadata {bytes_text(get('metadata_bytes'))}")
-    yield f"  {'heaps (threads at once)':<24}{get('heaps'):>16,}"
+    yield f"  {'heaps made':<24}{get('heaps'):>16,}"
     counters = {name: count for name, count in figures.get("counters", {}).items() if count}
     if counters:
         yield "  counters"
