@@ -56,12 +56,14 @@ def markdown(result: dict, allocators: list[str]) -> str:
     if len(suites) == 1:
         lines.append(means_row(result, "*geometric mean*", shown, allocators))
     machine = result["machine"]
-    versions = ", ".join(f"{a['name']} {a['version']}" for a in result["allocators"] if a.get("version"))
+    versions = ", ".join(f"{a['name']} {a['version']}" for a in result["allocators"]
+                         if a.get("version") and a["name"] in allocators)
+    missing = "–: not every benchmark ran. " if any("| – |" in line for line in lines) else ""
     lines += ["", f"<sub>{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}; medians of "
               f"{results.rounds(result)} interleaved rounds"
               f"{', less the cost of the benchmark itself where it can be told' if result['net'] else ''}. "
               f"{results.disturbed(result)} by others on the machine. "
-              f"–: not every benchmark ran. {versions}.</sub>"]
+              f"{missing}{versions}.</sub>"]
     return "\n".join(lines)
 
 
