@@ -570,7 +570,10 @@ void hak_heap_after_fork(void) {
     hak_heap_t *heap = hak_heap_by_id(id);
     // Its thread may have been in the middle of anything, and fork copies pages
     // one after the other: nothing in it is to be trusted but single words.
-    if (heap != mine) hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
+    if (heap == mine) continue;
+    hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
+    // This thread's letters are in it, and will be written again.
+    hak_store_relaxed(&heap->mail, (hak_letter_t *)NULL);
   }
   hak_nursery_after_fork();
   hak_commons_after_fork();

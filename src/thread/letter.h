@@ -33,7 +33,7 @@ void hak_letter_open_all(hak_heap_t *heap);
 // Takes the mail of any heap and hands the blocks over one by one. mine: the calling thread's
 // heap, NULL without one; for statistics.
 void hak_letter_recall(hak_heap_t *heap, hak_heap_t *mine);
-// In the child of a fork: nobody has its letters any more.
+// In the child of a fork, once the mail of all others is empty: nobody has its letters any more.
 void hak_letter_after_fork(hak_heap_t *mine);
 
 #endif

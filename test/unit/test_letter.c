@@ -4,6 +4,7 @@
 #include "other.h"
 
 #include "core/options.h"
+#include "hakmem/hakmem.h"
 #include "superslab/slab.h"
 #include "thread/letter.h"
 #include "thread/process.h"
@@ -210,6 +211,18 @@ static void not_for_all(void) {
 }
 ISOLATED(not_for_all)
 
+// What is written anew is for its owner only: the letter was in the mail of a heap that is no more.
+static void to_another_in_a_child(hak_heap_t *me) {
+  hak_stats_t all;
+  start(&second, SIZE, 60);
+  for (unsigned i = 0; i < 5; i++) give(second.blocks[i]);
+  CHECK(hak_stats_get(&all, sizeof all)); // opens the mail of all heaps
+  hak_remote_flush(me);
+  tell(&second, DRAIN);
+  CHECK_EQUAL(stat(second.heap, HAK_STAT_remote_collect), 5);
+  tell(&second, END);
+}
+
 // In the child of a fork no letter of others is opened, and all of its own can be written again.
 static void in_a_child(void) {
   hak_heap_t *me = mine();
@@ -219,6 +232,7 @@ static void in_a_child(void) {
   pid_t child = fork();
   if (child == 0) {
     CHECK_EQUAL(sent(me), 0);
+    to_another_in_a_child(me);
     for (unsigned i = 30; i < 60; i++) give(other.blocks[i]); // of a heap without a thread now
     hak_remote_flush(me);
     CHECK_EQUAL(sent(me), 0);
