@@ -119,12 +119,12 @@ static bool gap_before(uint32_t next) {
   return HAK_SECURE && next <= GAPS_END && next <= range_end && !hak_load_relaxed(&gaps_filled);
 }
 
-// Gives the gaps' numbers to whoever wants memory; false: they had been already. A number
-// taken by another thread at this moment may keep its gap.
+// Gives the gaps' numbers to whoever wants memory; false: they had been already. Of numbers
+// that are taken after the first look some have a gap, which stays, and some have none.
 static bool fill_gaps(void) {
-  if (!HAK_SECURE || hak_exchange_seq_cst(&gaps_filled, true)) return false;
   uint32_t end = hak_superslab_count();
-  for (uint32_t number = 2; number < end && number <= GAPS_END && number < range_end; number += 2)
+  if (!HAK_SECURE || hak_exchange_seq_cst(&gaps_filled, true)) return false;
+  for (uint32_t number = 2; number < end && number < GAPS_END && number < range_end; number += 2)
     hak_pool_add_cold(number);
   return true;
 }
