@@ -33,7 +33,7 @@ static bool clear_bit(unsigned set, uint32_t number) {
 }
 
 uint32_t hak_index_find_far(unsigned set, unsigned other, uint32_t from) {
-  uint32_t groups_used = hak_superslab_count() / 64 + 1;
+  uint32_t groups_used = (hak_superslab_count() + 63) / 64;
   for (uint32_t s = from / 4096; s * 64 < groups_used; s++) {
     uint64_t in_summary = hak_load_relaxed(&summary[s].set[set]);
     in_summary &= hak_load_relaxed(&summary[s].set[other]);
@@ -113,7 +113,7 @@ uint32_t hak_pool_take_cold(void) {
 bool hak_pool_leave_cold(uint32_t number) { return clear_bit(HAK_INDEX_COLD, number); }
 
 void hak_index_rebuild(void) {
-  for (uint32_t group = 0; group <= hak_superslab_count() / 64; group++)
+  for (uint32_t group = 0; group * 64 < hak_superslab_count(); group++)
     for (unsigned k = 0; k < SETS; k++)
       if (hak_load_relaxed(&hak_index_groups[group].set[k]))
         hak_fetch_or_seq_cst(&summary[group / 64].set[k], UINT64_C(1) << (group % 64));
