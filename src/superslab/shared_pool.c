@@ -37,11 +37,11 @@ static _Atomic uint64_t evicted_at, regretted_at; // ms
 // hak_pool_tend: every TEND_MS a part of a sweep over all SuperSlabs, of which one begins
 // every CALM_MS. A free slab that was free at the sweep before has been idle for as long.
 #define TEND_MS 50
-#define TEND_LOOKS 1024                      // SuperSlabs looked at in a part
-#define TEND_PURGES 8                        // at most so many of them purged
-#define IDLE_SLABS 4                         // in a HOT SuperSlab: fewer are not worth a huge page
-static _Atomic uint64_t tended_at, swept_at; // ms
-static _Atomic uint32_t sweep_next;          // number of a SuperSlab; 0: no sweep
+#define TEND_LOOKS 1024                       // SuperSlabs looked at in a part
+#define TEND_PURGES 8                         // at most so many of them purged
+#define IDLE_SLABS 4                          // in a HOT SuperSlab: fewer are not worth a huge page
+static _Atomic uint64_t tended_at, second_at; // ms
+static _Atomic uint32_t sweep_next;           // number of a SuperSlab; 0: no sweep
 
 // The pages of free slabs in SuperSlabs that drain go back as these get sparser: of each when it, or
 // another, has got sparse once more, for a load that only swings may turn round before. But not
@@ -455,17 +455,16 @@ static uint32_t sweep(uint32_t number) {
 bool hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
   if (now - last < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return false;
+  bool is_due = now - hak_load_relaxed(&second_at) >= CALM_MS;
+  if (is_due) {
+    hak_store_relaxed(&second_at, now);
+    hak_pool_trim_idle(hak_pool_kept());
+  }
   // Relaxed, and two threads may do a part at once: purge claims what it touches.
   uint32_t number = hak_load_relaxed(&sweep_next);
-  bool begins = number == 0;
-  if (begins) {
-    if (now - hak_load_relaxed(&swept_at) < CALM_MS) return false;
-    hak_store_relaxed(&swept_at, now);
-    hak_pool_trim_idle(hak_pool_kept());
-    number = 1;
-  }
-  if (hak_option(PURGE) >= 2) hak_store_relaxed(&sweep_next, sweep(number));
-  return begins;
+  if (number == 0 && is_due) number = 1;
+  if (number != 0 && hak_option(PURGE) >= 2) hak_store_relaxed(&sweep_next, sweep(number));
+  return is_due;
 }
 
 void hak_pool_rebuild(void) {

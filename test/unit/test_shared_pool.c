@@ -5,6 +5,7 @@
 
 #include "core/options.h"
 #include "core/pressure.h"
+#include "os/os.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
@@ -191,6 +192,30 @@ static void idle_ones_go(void) {
   CHECK_EQUAL(committed(), 0);
 }
 ISOLATED(idle_ones_go)
+
+// What is due once a second is not put off by a sweep that takes longer.
+static void a_long_sweep(void) {
+  enum { SUPERSLABS = 400 };
+  begin();
+  static hak_slab_t *halves[2 * SUPERSLABS];
+  for (unsigned i = 0; i < COUNT(halves); i++) memset(hak_slab_start(halves[i] = acquire(16)), 1, 1);
+  hak_option(PURGE) = 0; // not at the release
+  for (unsigned i = 0; i < COUNT(halves); i += 2) hak_pool_release(halves[i], 16);
+  hak_option(PURGE) = 2;
+  CHECK_EQUAL(committed(), SUPERSLABS);
+  CHECK_EQUAL(hak_pool_counts.purged, 0);
+  uint64_t begun = hak_os_clock_ms();
+  uint64_t purged = 0;
+  unsigned due = 0, last = 0;
+  while (hak_os_clock_ms() - begun < 4200) {
+    due += hak_pool_tend();
+    if (hak_pool_counts.purged != purged) purged = hak_pool_counts.purged, last = due;
+    hak_os_sleep_ms(10);
+  }
+  CHECK(due >= 4);
+  CHECK(last >= 3); // the sweep went on
+}
+ISOLATED(a_long_sweep)
 
 // A SuperSlab in use is preferred to an empty one.
 static void empties_are_last(void) {
@@ -696,6 +721,7 @@ int main(void) {
     ISOLATED_TEST(a_small_swing_too),
     ISOLATED_TEST(a_share_of_what_is_in_use),
     ISOLATED_TEST(idle_ones_go),
+    ISOLATED_TEST(a_long_sweep),
     ISOLATED_TEST(empties_are_last),
     ISOLATED_TEST(zeroed_is_true),
     ISOLATED_TEST(more_than_one),
