@@ -186,15 +186,21 @@ bool hak_os_filled(const void *p, size_t size) {
   return counted;
 }
 
-bool hak_os_resize(void *p, size_t old_size, size_t new_size) {
+bool hak_os_resize(void *p, size_t old_size, size_t new_size, bool *movable) {
   KEEP_ERRNO;
+  *movable = true;
   if (FAULTY(HAK_FAULT_REMAP)) return false;
-  return hak_kernel_mremap(p, old_size, new_size, 0, NULL) != MAP_FAILED;
+  if (hak_kernel_mremap(p, old_size, new_size, 0, NULL) != MAP_FAILED) return true;
+  *movable = errno == ENOMEM; // else of several kinds, locked, or a sandbox forbids it
+  return false;
 }
 
 bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target) {
   KEEP_ERRNO;
-  if (FAULTY(HAK_FAULT_REMAP)) return false;
+  if (FAULTY(HAK_FAULT_REMAP)) {
+    hak_os_unmap(target, new_size);
+    return false;
+  }
   return hak_kernel_mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, target) !=
          MAP_FAILED;
 }

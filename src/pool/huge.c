@@ -23,27 +23,28 @@ static size_t size_in(uint64_t entry, const void *p) {
   return (size_t)(entry >> 2) << UNIT_SHIFT;
 }
 
+// The kernel takes the target away before it looks whether it has memory for the growth, and what
+// another thread maps there then is not to be touched. So memory is asked for first.
 static void *move(void *p, size_t old_total, size_t new_total) {
   void *target = hak_os_reserve(new_total, HAK_SUPERSLAB_SIZE);
   if (!target) return NULL;
-  if (!hak_pagemap_prepare(target) || !hak_os_move(p, old_total, new_total, target)) {
-    // It has no access rights yet, nor memory: lost only if both calls are refused.
-    if (!hak_os_unmap(target, new_total) && hak_os_commit(target, new_total))
-      hak_huge_cache_unmap(target, new_total);
-    return NULL;
-  }
-  return target;
+  if (hak_pagemap_prepare(target) && hak_os_commit(target, new_total - old_total))
+    return hak_os_move(p, old_total, new_total, target) ? target : NULL;
+  // It has no memory yet: lost only if both calls are refused.
+  if (!hak_os_unmap(target, new_total) && hak_os_commit(target, new_total))
+    hak_huge_cache_unmap(target, new_total);
+  return NULL;
 }
 
 // Makes a kept mapping one of *total bytes, or of somewhat more.
 static void *fit(void *p, size_t have, size_t *total) {
-  bool enough = have >= *total, close = enough && have - *total <= *total / WASTE_PART;
-  if (!close && hak_os_resize(p, have, *total)) return p;
+  bool enough = have >= *total, close = enough && have - *total <= *total / WASTE_PART, movable;
+  if (!close && hak_os_resize(p, have, *total, &movable)) return p;
   if (enough) {
     *total = have;
     return p;
   }
-  void *target = move(p, have, *total);
+  void *target = movable ? move(p, have, *total) : NULL;
   if (!target) hak_huge_cache_unmap(p, have);
   return target;
 }
@@ -70,10 +71,13 @@ static void *map(size_t total, size_t alignment, bool plain) {
   return p;
 }
 
-static void *reuse(size_t *total) {
+static void *reuse(size_t *total, bool plain) {
   size_t have;
   void *p = hak_huge_cache_take(*total, &have);
-  return p ? fit(p, have, total) : NULL;
+  if (p) p = fit(p, have, total);
+  // It may have been advised when it was another block.
+  if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *total, false);
+  return p;
 }
 
 void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
@@ -81,7 +85,7 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   // Large arrays of zeros are often used sparsely; who asks for pages may handle them one by one.
   bool plain = !zero && alignment < hak_os_page_size;
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
-  void *p = zero || alignment > HAK_SUPERSLAB_SIZE ? NULL : reuse(&total);
+  void *p = zero || alignment > HAK_SUPERSLAB_SIZE ? NULL : reuse(&total, plain);
   if (!p) p = map(total, alignment, plain);
   if (!p) return NULL;
   hak_pagemap_set(p, entry_for(total));
@@ -103,10 +107,20 @@ bool hak_huge_free(void *p) {
   return true;
 }
 
+static void *resize(void *p, uint64_t entry, size_t old_total, size_t total) {
+  bool movable;
+  if (hak_os_resize(p, old_total, total, &movable)) return p;
+  // The old entry must be gone before the kernel may reuse the address.
+  if (total < old_total || !movable || !hak_pagemap_take(p, entry)) return NULL;
+  void *target = move(p, old_total, total);
+  if (!target) hak_pagemap_set(p, entry);
+  return target;
+}
+
 void *hak_huge_resize(void *p, size_t size) {
   uint64_t entry = hak_pagemap_get(p);
   size_t old_total = size_in(entry, p);
-  size_t total = hak_align_up(size, hak_os_page_size);
+  size_t exact = hak_align_up(size, hak_os_page_size), total = exact;
   if (!old_total) return NULL;
   if (total > old_total) {
     // An eighth more than before at least: growing in small steps then costs a
@@ -117,17 +131,12 @@ void *hak_huge_resize(void *p, size_t size) {
   if (total == old_total) return p;
   // What grows tells for itself.
   bool full = total > old_total && may_have_huge_pages(total) && hak_os_filled(p, old_total);
-  void *target = p;
-  if (!hak_os_resize(p, old_total, total)) {
-    if (total < old_total) return p;
-    // The old entry must be gone before the kernel may reuse the address.
-    if (!hak_pagemap_take(p, entry)) return NULL;
-    target = move(p, old_total, total);
-    if (!target) {
-      hak_pagemap_set(p, entry);
-      return NULL;
-    }
-  }
+  void *target = resize(p, entry, old_total, total);
+  if (!target && total < old_total) return p;
+  // Memory is short: without what it need not have, and without what is kept.
+  if (!target && total != exact) target = resize(p, entry, old_total, total = exact);
+  if (!target && hak_huge_cache_trim(0)) target = resize(p, entry, old_total, total = exact);
+  if (!target) return NULL;
   // All of it: a mapping of two kinds could not be moved in one call.
   if (full) advise(target, total);
   hak_pagemap_set(target, entry_for(total));

@@ -283,6 +283,75 @@ static void refused_growth(void) {
 }
 ISOLATED(refused_growth)
 
+// The address that a block would have moved to is another thread's at once if the kernel gave it up.
+static _Atomic bool stop;
+static void *map_and_use(void *unused) {
+  size_t size = 64 * MIB;
+  while (!hak_load_relaxed(&stop)) {
+    char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(p != MAP_FAILED);
+    for (unsigned round = 0; round < 200; round++)
+      for (unsigned i = 0; i < 20; i++) p[i * 4096] = 1; // gone: SIGSEGV
+    CHECK(munmap(p, size) == 0);
+  }
+  return unused;
+}
+static void refused_growth_is_nobody_elses(void) {
+  unsigned char *p = hak_malloc(8 * MIB);
+  fill(p, 8 * MIB, 1);
+  pthread_t other = unit_start(map_and_use, NULL);
+  for (unsigned i = 0; i < SCALED(6000u); i++) {
+    unsigned char *q = hak_realloc(p, GIB << 14); // more than a machine has
+    if (q) p = q; // where the kernel promises whatever is asked for
+    if (q) break;
+  }
+  hak_store_relaxed(&stop, true);
+  unit_join(other);
+  CHECK(filled(p, 8 * MIB, 1));
+  hak_free(p);
+}
+ISOLATED(refused_growth_is_nobody_elses)
+
+// With little memory left a block grows by what is asked for, not by an eighth, and what is kept
+// for reuse is given back for it.
+static void growth_within_a_limit(void) {
+  if (SANITIZED) return;
+  hak_option(HUGE_CACHE) = 64 * MIB;
+  unsigned char *p = hak_malloc(200 * MIB);
+  fill(p, 8 * MIB, 1);
+  for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 4096));
+  CHECK(hak_mapped.cached_bytes >= 40 * MIB);
+  struct rlimit limit, all;
+  CHECK(getrlimit(RLIMIT_DATA, &all) == 0);
+  limit = all, limit.rlim_cur = status_kib("VmData:") * KIB + 10 * MIB;
+  CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
+  errno = 0;
+  CHECK((p = hak_realloc(p, 205 * MIB)) != NULL); // 225 were not to be had
+  CHECK(hak_malloc_usable_size(p) < 210 * MIB);
+  CHECK((p = hak_realloc(p, 220 * MIB)) != NULL); // nor this beside what is kept
+  CHECK_EQUAL(hak_mapped.cached_bytes, 0);
+  CHECK(hak_realloc(p, 300 * MIB) == NULL && errno == ENOMEM);
+  CHECK(filled(p, 8 * MIB, 1));
+  CHECK(setrlimit(RLIMIT_DATA, &all) == 0);
+  hak_free(p);
+}
+ISOLATED(growth_within_a_limit)
+
+// A mapping that had huge pages serves blocks whose pages their program looks after.
+static void reused_without_huge_pages(void) {
+  hak_option(HUGE_CACHE) = 64 * MIB;
+  for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 40 * MIB));
+  if (hak_huge_advised() == 0) return; // the kernel does not say what is in use
+  CHECK(hak_mapped.cached_bytes >= 40 * MIB);
+  unsigned char *p = hak_aligned_alloc(4096, 200 * MIB);
+  CHECK_EQUAL(hak_mapped.cached_bytes, 0);
+  size_t before = status_kib("VmRSS:");
+  for (size_t i = 40 * MIB; i < 200 * MIB; i += 2 * MIB) p[i] = 1;
+  CHECK(status_kib("VmRSS:") <= before + 4 * KIB); // KiB
+  hak_free(p);
+}
+ISOLATED(reused_without_huge_pages)
+
 #define THREADS 4
 #define BLOCKS 300
 static void *blocks[BLOCKS];
@@ -320,6 +389,9 @@ int main(void) {
       ISOLATED_TEST(what_is_in_use),
       ISOLATED_TEST(huge_pages_for_what_fills),
       ISOLATED_TEST(refused_growth),
+      ISOLATED_TEST(refused_growth_is_nobody_elses),
+      ISOLATED_TEST(growth_within_a_limit),
+      ISOLATED_TEST(reused_without_huge_pages),
       ISOLATED_TEST(one_of_many_frees_wins),
   };
   return RUN(tests);
