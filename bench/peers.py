@@ -31,6 +31,9 @@ from pathlib import Path
 from typing import Callable
 
 REPO = Path(__file__).resolve().parent.parent
+sys.path.append(str(REPO / "tools"))
+from userfiles import loadable  # noqa: E402
+
 WORK = REPO / "build" / "peers"
 LIB = WORK / "lib"
 SRC = WORK / "src"
@@ -299,7 +302,7 @@ def chosen(words: list[str]) -> list[str]:
 def preload(library: Path) -> str:
     """LD_PRELOAD for a library: a peer's with what lies in the folder of its name."""
     beside = sorted((LIB / library.stem).glob("*.so*")) if library.resolve().parent == LIB.resolve() else []
-    return ":".join(map(str, [library, *beside]))
+    return ":".join(map(loadable, [library, *beside]))
 
 
 def probe(library: Path | None, env: dict[str, str] | None = None) -> dict[str, str]:

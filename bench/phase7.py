@@ -20,7 +20,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-BUILD = Path(__file__).resolve().parent.parent / "build"
+REPO = Path(__file__).resolve().parent.parent
+sys.path.append(str(REPO / "tools"))
+from userfiles import loadable  # noqa: E402
+
+BUILD = REPO / "build"
 LIBRARIES = {"system": None, "hakmem": BUILD / "libhakmem.so", "floor": BUILD / "bench" / "libfloor.so"}
 ROWS = {f"random_mixed {size} B": ["bench_random_mixed", "10000000", "8192", "42", str(size), str(size)]
         for size in (128, 256, 512, 1024)}
@@ -28,7 +32,7 @@ ROWS["larson"] = ["larson", "2", "8", "1000", "5000", "100", "4141", "4"]
 
 
 def ops_per_s(command: list[str], library: Path | None) -> float:
-    environment = os.environ | ({"LD_PRELOAD": str(library)} if library else {})
+    environment = os.environ | ({"LD_PRELOAD": loadable(library)} if library else {})
     done = subprocess.run([BUILD / "bench" / command[0], *command[1:], "--json"], env=environment,
                           stdout=subprocess.PIPE, text=True, check=True)
     return float(json.loads(done.stdout)["ops_per_s"])

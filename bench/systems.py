@@ -21,7 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-BUILD = Path(__file__).resolve().parent.parent / "build"
+REPO = Path(__file__).resolve().parent.parent
+sys.path.append(str(REPO / "tools"))
+from userfiles import loadable  # noqa: E402
+
+BUILD = REPO / "build"
 LIBRARY = BUILD / "libhakmem.so"
 
 Stats = dict[str, int]  # totals and counters of HAKMEM_STATS=json; refills, refill_blocks of all classes
@@ -128,7 +132,7 @@ def run(row: Row, setting: str, quick: bool, counted: bool) -> Run:
         file = Path(folder, "stats")
         if counted:
             variables |= {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(file)}
-        process = subprocess.Popen(command, env=os.environ | variables | {"LD_PRELOAD": str(LIBRARY)},
+        process = subprocess.Popen(command, env=os.environ | variables | {"LD_PRELOAD": loadable(LIBRARY)},
                                    stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         with process.stdout as out:

@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import sys
 
+from userfiles import loadable
+
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 BUILD = os.path.join(ROOT, "build")
 TRAIN, FOLDER = os.path.join(BUILD, "pgo-train"), os.path.join(BUILD, "pgo")
@@ -34,7 +36,7 @@ def build(folder, pgo):
 
 def train(library):
     shutil.rmtree(PROFILE, ignore_errors=True)
-    environment = os.environ | {"LD_PRELOAD": library, "PYTHONMALLOC": "malloc"}
+    environment = os.environ | {"LD_PRELOAD": loadable(library), "PYTHONMALLOC": "malloc"}
     for command in WORK:
         print("training:", *command, flush=True)
         subprocess.run([os.path.join(BUILD, command[0]), *command[1:]], env=environment, check=True,

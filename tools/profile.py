@@ -23,6 +23,7 @@ TOOLS = os.path.dirname(os.path.realpath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.realpath(p or ".") != TOOLS] + [TOOLS]
 
 from profile_report import callgrind, layers, output, perf, symbols  # noqa: E402
+from userfiles import loadable  # noqa: E402
 
 ROOT = Path(TOOLS).parent
 BUILD = ROOT / "build"
@@ -48,7 +49,7 @@ class Run:
 def usage(command, library, environment):
     """Time and faults of a plain run."""
     with tempfile.NamedTemporaryFile("r", prefix="hakmem-profile-") as out:
-        done = subprocess.run([BUILD / "bench" / "launch", "--out", out.name, "--env", f"LD_PRELOAD={library}", "--",
+        done = subprocess.run([BUILD / "bench" / "launch", "--out", out.name, "--env", f"LD_PRELOAD={loadable(library)}", "--",
                                *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         found = out.read()
     if not found:

@@ -12,10 +12,14 @@ import argparse
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tools"))
+from userfiles import loadable  # noqa: E402
+
 PROGRAMS = {
     "bench_tiny_hot 50000000": "one thread, hot",
     "bench_random_mixed 20000000": "one thread, 16 to 1,040 B in random order",
@@ -36,7 +40,7 @@ def measure(build: Path, program: str, rounds: int, folder: Path) -> dict[str, f
     name, *arguments = program.split()
     command = [str(build / "bench" / name), *arguments, "--json"]
     trace, usage = folder / "trace", folder / "usage"
-    recorder = {"LD_PRELOAD": str(build / "libhakmem-record.so")}
+    recorder = {"LD_PRELOAD": loadable(build / "libhakmem-record.so")}
     settings = {"without": {}, "idle": recorder, "recorded": recorder | {"HAKTRACE_FILE": str(trace)}}
     found: dict[str, list[float]] = {kind: [] for kind in settings}
     for _ in range(rounds):

@@ -28,6 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
+sys.path.append(str(REPO / "tools"))
+from userfiles import loadable  # noqa: E402
+
 ROUNDS = 5          # runs of each allocator
 PARALLEL = 1.6      # CPUs in use from which two threads count as running together
 PARALLEL_RUNS = 3   # such runs that are needed of each allocator
@@ -122,7 +125,7 @@ def run(build: Path, command: str, allocator: Allocator) -> Run:
     env = {**os.environ, **allocator.env}
     env.pop("LD_PRELOAD", None)
     if allocator.library is not None:
-        env["LD_PRELOAD"] = str(allocator.library)
+        env["LD_PRELOAD"] = loadable(allocator.library)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([build / "bench" / program, *arguments, "--json"], env=env,
                           capture_output=True, text=True, timeout=TIMEOUT)

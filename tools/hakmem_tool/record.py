@@ -5,6 +5,8 @@ import shlex
 import subprocess
 import sys
 
+from userfiles import loadable
+
 from . import ToolError, explain
 from .launch import ROOT, find_program
 from .run import library_file
@@ -31,9 +33,9 @@ def record(args):
         os.unlink(trace)  # the recorder leaves what is there alone
     elif args.children and "%p" not in trace:
         trace += CHILDREN
-    preload = [built(RECORDER)]
+    preload = [loadable(built(RECORDER))]
     if args.lib is not None:
-        preload.append(library_file(args.lib, "--lib: the allocator"))
+        preload.append(loadable(library_file(args.lib, "--lib: the allocator")))
     preload += filter(None, [os.environ.get("LD_PRELOAD")])
     environment = os.environ | {"HAKTRACE_FILE": trace, "LD_PRELOAD": ":".join(preload)}
     if args.limit is not None:

@@ -9,6 +9,8 @@ import shutil
 import sys
 import tempfile
 
+from userfiles import is_library, loadable
+
 from . import ToolError, explain, stats
 from .launch import ROOT, Cost, launch
 
@@ -34,7 +36,7 @@ def default_command():
 
 def preload(library):
     """LD_PRELOAD with library in front of what the user preloads already."""
-    return ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
+    return ":".join(filter(None, (loadable(library), os.environ.get("LD_PRELOAD"))))
 
 
 class Runner:
@@ -61,6 +63,8 @@ def library_file(path, what):
     if not os.path.isfile(path):
         hint = "; build it with `make`" if path == default_library() else ""
         raise ToolError(f"{what} {path} does not exist{hint}")
+    if not is_library(path):
+        raise ToolError(f"{what} {path} is no shared library")
     return os.path.abspath(path)
 
 

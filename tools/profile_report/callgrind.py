@@ -4,6 +4,8 @@ import collections
 import os
 import subprocess
 
+from userfiles import loadable
+
 from . import layers
 
 
@@ -47,7 +49,7 @@ def run(command, library, folder, environment):
     out = os.path.join(folder, "callgrind.out")
     done = subprocess.run(["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
                            "--compress-pos=no", f"--callgrind-out-file={out}", *command],
-                          env=environment | {"LD_PRELOAD": library.path}, stdin=subprocess.DEVNULL,
+                          env=environment | {"LD_PRELOAD": loadable(library.path)}, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True)
     if not os.path.exists(out):
         return None, f"callgrind ended with {done.returncode}: {done.stderr.strip()[-300:]}"

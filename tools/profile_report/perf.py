@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 
+from userfiles import loadable
+
 from . import layers
 
 FREQUENCY = "2999"  # not in step with anything
@@ -65,7 +67,7 @@ def run(command, library, folder, environment, name):
     data = os.path.join(folder, "perf.data")
     # The library is for the program, not for perf.
     done = subprocess.run(["perf", "record", "-q", "-g", "-F", FREQUENCY, "-e", name, "-o", data, "--",
-                           "env", f"LD_PRELOAD={library.path}", *command], env=environment,
+                           "env", f"LD_PRELOAD={loadable(library.path)}", *command], env=environment,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if not os.path.exists(data):
         return None, f"perf record ended with {done.returncode}: {done.stderr.strip()[-300:]}"

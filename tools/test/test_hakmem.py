@@ -13,6 +13,7 @@ HAKMEM = os.path.join(os.path.dirname(TOOLS), "hakmem")
 sys.path.insert(0, TOOLS)
 
 import check  # noqa: E402
+import userfiles  # noqa: E402
 from hakmem_tool import ToolError, bench, explain, run, stats, which  # noqa: E402
 from hakmem_tool.launch import Cost  # noqa: E402
 
@@ -159,6 +160,43 @@ class Run(InFolder):
         run.check_served(["true"], ours)
         with self.assertRaises(ToolError):
             run.check_served(["true"], run.Run(Cost(pid=5), "", {5: {"allocs": 0}}))
+
+
+class UserFiles(InFolder):
+    def test_the_loader_gets_a_path_that_it_can_read(self):
+        self.assertEqual(userfiles.loadable("/a/b.so"), "/a/b.so")
+        path = self.write("a b:c.so", "text")
+        link = userfiles.loadable(path)
+        self.assertFalse(set(" :") & set(link))
+        self.assertEqual(os.path.realpath(link), os.path.realpath(path))
+        script = f"import userfiles; print(userfiles.loadable({path!r}))"
+        done = subprocess.run([sys.executable, "-c", script], cwd=TOOLS, capture_output=True, text=True)
+        self.assertFalse(os.path.lexists(done.stdout.strip()), "still there afterwards")
+
+    def test_a_library_with_blanks_in_its_path_is_preloaded(self):
+        marker, source = os.path.join(self.folder, "loaded"), self.write("s.c", "#include <fcntl.h>\n"
+            '__attribute__((constructor)) static void run(void) { open(getenv("MARKER"), O_CREAT, 0600); }\n')
+        library = os.path.join(self.folder, "a b.so")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-include", "stdlib.h", "-o", library, source], check=True)
+        subprocess.run([sys.executable, HAKMEM, "run", "--lib", library, "true"], capture_output=True,
+                       env=os.environ | {"MARKER": marker})
+        self.assertTrue(os.path.exists(marker))
+
+    def test_text_is_no_library(self):
+        path = self.write("lib.so", "text")
+        done = hakmem("run", "--lib", path, "true")
+        self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: the library {path} is no shared library\n"))
+
+    def test_looking_whether_a_file_can_be_written_leaves_it(self):
+        path = self.write("kept", "text")
+        userfiles.check_writable(path)
+        with open(path, encoding="utf-8") as f:
+            self.assertEqual(f.read(), "text")
+        userfiles.check_writable(path + ".new")
+        self.assertEqual(os.listdir(self.folder), ["kept"])
+        for wrong in (self.folder, "/nonexistent/x"):
+            with self.assertRaises(OSError):
+                userfiles.check_writable(wrong)
 
 
 JUNIT = """<?xml version="1.0" encoding="UTF-8"?>
