@@ -52,7 +52,7 @@ def usage(command, library, environment):
         done = subprocess.run([BUILD / "bench" / "launch", "--out", out.name, "--env", f"LD_PRELOAD={loadable(library)}", "--",
                                *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         found = out.read()
-    if not found:
+    if not found or done.returncode in (126, 127):
         sys.exit(f"profile.py: {command[0]} could not be run")
     if done.returncode != 0:
         print(f"profile.py: {command[0]} ended with status {done.returncode}", file=sys.stderr)
@@ -88,6 +88,9 @@ def measure(run, library, environment, only, notes):
                               "neighbour")
             if why and why not in notes:
                 notes.append(why)
+    profiles = [profile for profile in (run.time, run.instructions) if profile is not None]
+    if profiles and not any(profile.in_library for profile in profiles):
+        sys.exit(f"profile.py: {run.name} was never seen in {library.path}: is it served by it, and does it run long enough?")
     if run.time is None and run.instructions is not None and only is None:
         run.time = estimate(run)
         text = "time is an estimate: sys time is all booked as faults, user time goes by instructions"
@@ -109,6 +112,8 @@ def main():
     library = symbols.Library(path)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if command:
+        if shutil.which(command[0]) is None:
+            parser.error(f"{command[0]} is not there, or no program")
         runs = [Run(os.path.basename(command[0]), command, command)]
     else:
         runs = [Run(name, [str(BUILD / "bench" / program), *long], [str(BUILD / "bench" / program), *short])

@@ -108,6 +108,10 @@ class Profile:
     def total(self):
         return sum(self.layers.values())
 
+    @property
+    def in_library(self):
+        return sum(self.layers[layer] for layer in {layer for _, _, layer in TABLE})
+
     def add(self, layer, function, count, line=None):
         self.layers[layer] += count
         self.functions[layer, function] += count

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import types
@@ -221,6 +222,22 @@ class Advice(unittest.TestCase):
         one, two = run_of(time=profile_of(front=90, faults=10), name="a"), run_of(time=profile_of(front=10), name="b")
         self.assertEqual(advice.differences([one]), [])
         self.assertIn("90.0 % in a, 100.0 % in b", "\n".join(advice.differences([one, two])))
+
+
+class Programs(unittest.TestCase):
+    def test_what_is_no_program_is_refused_before_anything_runs(self):
+        library = os.path.join(os.path.dirname(TOOLS), "build", "libhakmem.so")
+        if not os.path.exists(library):
+            self.skipTest("no build/libhakmem.so")
+        for name in ("no-such-program-xyz", os.path.join(TOOLS, "check.py")):
+            done = subprocess.run([sys.executable, os.path.join(TOOLS, "profile.py"), "--", name],
+                                  capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"{name} is not there, or no program", done.stderr)
+
+    def test_a_profile_without_the_library_is_known(self):
+        self.assertFalse(profile_of(program=10, libc=5, faults=3, other=1).in_library)
+        self.assertTrue(profile_of(program=10, front=1).in_library)
 
 
 class Reports(unittest.TestCase):
