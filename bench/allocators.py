@@ -42,9 +42,8 @@ def parse_allocator(text: str, build: Path) -> Allocator:
                "floor": build / "bench" / "libfloor.so"}
         library = own.get(base, Path(base))
         if not library.exists():
-            raise SystemExit(f"compare: {library} does not exist"
-                             + ("" if "/" in base or base in own
-                                else f"; neither is {base} a known allocator"))
+            raise SystemExit(f"compare: {library} does not exist" if "/" in base or base in own else
+                             f"compare: {base}: neither a file nor a known allocator; see `python3 bench/compare.py --list`")
     return Allocator(name if "/" not in name else library.name, library.resolve(), env=env)
 
 

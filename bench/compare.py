@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ import time
 from pathlib import Path
 
 import agree
+import deps
 import instructions
 import peers
 import suites
@@ -35,9 +37,11 @@ from measure import Session, describe_machine, disturbed, prepare
 from output import print_details, print_notes, print_table, write_csv, write_mimalloc_csv
 from schedule import LEAST_ROUNDS, MOST_ROUNDS, Schedule
 from summary import summarise
+from userfiles import check_writable
 
 REPO = Path(__file__).resolve().parent.parent
 SCHEMA = "hakmem-bench/2"
+TRACE_MAGIC = b"HAKT"  # trace/format.h
 QUICK_MINUTES = 4  # --quick ends in 5, with the run under way then, tables and charts
 
 
@@ -55,7 +59,7 @@ def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
         a = parse_allocator(text, args.build)
         try:
             peers.probe(a.library, a.env)
-        except peers.PeerError as error:
+        except (peers.PeerError, OSError) as error:
             if text in texts[:asked]:
                 raise SystemExit(f"compare: {a.name}: {error}") from error
             print(f"compare: {a.name} left out: {error}", file=sys.stderr)
@@ -71,6 +75,10 @@ def choose_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
     if args.replay:
         if missing := [str(path) for path in args.replay if not path.is_file()]:
             raise SystemExit(f"compare: no such trace: {', '.join(missing)}")
+        for path in args.replay:
+            with path.open("rb") as file:
+                if file.read(len(TRACE_MAGIC)) != TRACE_MAGIC:
+                    raise SystemExit(f"compare: {path} is not a trace")
         chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path), "--quick"),
                             "a recorded program", suite="replay", net=True) for path in args.replay]
     kept = []
@@ -182,22 +190,38 @@ def document(args: argparse.Namespace, session: Session, summary: dict, seed: in
             **described_runs(session, args.compact)}
 
 
-def write_files(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> None:
-    csvs, runs, jsons, pages, charts, scatters = [args.csv], [args.csv_mimalloc], [args.json], [args.html], [], []
+def files_to_write(args: argparse.Namespace) -> tuple[list[Path], ...]:
+    """CSV, runs as mimalloc-bench has them, JSON, pages, charts, scatters of means."""
+    kinds = tuple([path] if path else [] for path in (args.csv, args.csv_mimalloc, args.json, args.html, None, None))
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        for files, name in ((csvs, "results.csv"), (runs, "runs.csv"), (jsons, "results.json"), (pages, "results.html"),
-                            (charts, "results.svg"), (scatters, "results-means.svg")):
+        for files, name in zip(kinds, ("results.csv", "runs.csv", "results.json", "results.html", "results.svg",
+                                       "results-means.svg")):
             files.append(args.out / name)
-    for path in filter(None, csvs):
+    return kinds
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Before anything runs: what is measured must not be lost in the end."""
+    try:
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
+        for path in (path for files in files_to_write(args) for path in files):
+            check_writable(path)
+    except OSError as error:
+        raise SystemExit(f"compare: {error.filename} cannot be written: {error.strerror}") from error
+
+
+def write_files(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> None:
+    csvs, runs, jsons, pages, charts, scatters = files_to_write(args)
+    for path in csvs:
         write_csv(path, summary)
-    for path in filter(None, runs):
+    for path in runs:
         write_mimalloc_csv(path, session)
     text = json.dumps(document(args, session, summary, seed), indent=None if args.compact else 1,
                       ensure_ascii=False) + "\n"
-    for path in filter(None, jsons):
+    for path in jsons:
         path.write_text(text)
-    drawn = [*((["report.py"], p) for p in filter(None, pages)), *((["plot.py"], p) for p in charts)]
+    drawn = [*((["report.py"], p) for p in pages), *((["plot.py"], p) for p in charts)]
     if len(session.allocators) > 1:
         drawn += [(["plot.py", "--means"], p) for p in scatters]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -214,6 +238,7 @@ def write_files(args: argparse.Namespace, session: Session, summary: dict, seed:
 def main() -> int:
     args = parse_args()
     if args.list:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # | head
         print_list()
         return 0
     if args.agree:
@@ -222,6 +247,7 @@ def main() -> int:
     rounds = args.rounds if args.rounds is not None else 3 if args.quick else MOST_ROUNDS if args.budget else 10
     if rounds < 1:
         raise SystemExit("compare: --rounds must be at least 1")
+    check_files(args)
     benchmarks = choose_benchmarks(args)
     if not benchmarks:
         raise SystemExit("compare: no benchmark is left")
@@ -234,6 +260,8 @@ def main() -> int:
     if reference not in [a.name for a in allocators]:
         raise SystemExit(f"compare: the reference {reference} is not among the allocators")
 
+    if args.out or args.html:
+        deps.there("matplotlib")  # now, as it may take minutes, which are not those of the budget
     seed = args.seed if args.seed is not None else random.SystemRandom().randrange(2**32)
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     if load > 0.2 * cpus:

@@ -38,17 +38,27 @@ def ensure() -> Path:
     return PYTHON
 
 
+def there(module: str) -> bool:
+    """Makes build/venv if the module is nowhere else; false if that fails, and says so."""
+    if importlib.util.find_spec(module) is not None:
+        return True
+    try:
+        ensure()
+    except (subprocess.CalledProcessError, OSError) as error:
+        print(f"{sys.argv[0]}: needs {module}, and build/venv cannot be made: {error}", file=sys.stderr)
+        return False
+    return True
+
+
 def need(module: str) -> None:
     """Returns if the module can be imported, else restarts the script in build/venv."""
     if importlib.util.find_spec(module) is not None:
         return
     if Path(sys.prefix).resolve() == VENV.resolve():
         sys.exit(f"{sys.argv[0]}: {module} is not in bench/requirements.txt")
-    try:
-        python = ensure()
-    except (subprocess.CalledProcessError, OSError) as error:
-        sys.exit(f"{sys.argv[0]}: needs {module}, and build/venv cannot be made: {error}")
-    os.execv(python, [str(python), *sys.argv])
+    if not there(module):
+        sys.exit(1)
+    os.execv(PYTHON, [str(PYTHON), *sys.argv])
 
 
 if __name__ == "__main__":

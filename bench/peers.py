@@ -405,7 +405,7 @@ def build_all(names: list[str], jobs: int = 1, force: bool = False,
         try:
             have[name] = build(name, jobs, force)
             say(f"{head}: {have[name].relative_to(REPO)} ({time.monotonic() - start:.0f} s)")
-        except PeerError as error:
+        except (PeerError, OSError) as error:
             say(f"{head}: left out: {error}")
     return have
 

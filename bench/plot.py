@@ -131,8 +131,8 @@ def main() -> int:
     args = parser.parse_args()
     if args.out.suffix not in (".svg", ".png", ".pdf"):
         parser.error("the chart's name must end in .svg, .png or .pdf")
-    deps.need("matplotlib")
     result = results.load(args.result)
+    deps.need("matplotlib")
     if args.suite and args.suite not in results.suites(result):
         parser.error(f"suites there: {', '.join(results.suites(result))}")
     if args.means:

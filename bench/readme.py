@@ -81,9 +81,9 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    deps.need("matplotlib")
     source = Path(sys.argv[1])
     result = results.load(source)
+    deps.need("matplotlib")
     # They are built for safety, and would dwarf the others.
     shown = [name for name in results.allocators(result) if name not in ("hardened", "scudo")]
     plot.draw_means(result, source.with_name(source.stem + "-means.svg"), names=shown)

@@ -259,8 +259,9 @@ def main() -> int:
     parser.add_argument("result", type=Path)
     parser.add_argument("out", type=Path, metavar="OUT.html")
     args = parser.parse_args()
+    result = results.load(args.result)
     deps.need("matplotlib")
-    args.out.write_text(render(results.load(args.result)))
+    args.out.write_text(render(result))
     return 0
 
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 
 ALL = "all"
 
 
 def load(path: Path) -> dict:
-    result = json.loads(path.read_text())
-    if not str(result.get("schema", "")).startswith("hakmem-bench/"):
-        raise SystemExit(f"{path} was not written by compare.py")
-    return result
+    """Ends the program with status 2 and a line if it cannot be."""
+    try:
+        result = json.loads(path.read_text())
+    except OSError as error:
+        wrong = error.strerror
+    except ValueError:
+        wrong = "not JSON"
+    else:
+        if isinstance(result, dict) and str(result.get("schema", "")).startswith("hakmem-bench/"):
+            return result
+        wrong = "was not written by compare.py"
+    print(f"{Path(sys.argv[0]).stem}: {path}: {wrong}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 def allocators(result: dict) -> list[str]:

@@ -176,6 +176,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
     names = list(dict.fromkeys(row.name for row in ROWS))
     wanted = args.rows.split(",") if args.rows else names
     if unknown := set(wanted) - set(names):

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -258,6 +259,38 @@ class Agreement(unittest.TestCase):
             status, said = self.check(self.result(times), self.result(times, **rest))
             self.assertEqual(status, 2)
             self.assertIn(why, said)
+
+
+class UserErrors(unittest.TestCase):
+    """Each is a line, before anything is measured."""
+
+    def compare(self, *arguments, tool="compare.py"):
+        done = subprocess.run([sys.executable, "-B", ROOT / "bench" / tool, *arguments], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=60)
+        self.assertNotIn("Traceback", done.stderr)
+        return done.returncode, done.stderr
+
+    def test_results_that_are_none(self):
+        for path, why in (("/nonexistent", "No such file or directory"), (__file__, "not JSON")):
+            self.assertEqual(self.compare("--agree", path, path), (2, f"compare: {path}: {why}\n"))
+        self.assertEqual(self.compare("/nonexistent", "x.svg", tool="plot.py"),
+                         (2, "plot: /nonexistent: No such file or directory\n"))
+
+    def test_files_that_cannot_be_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for flag, path in (("--json", "/nonexistent/x.json"), ("--csv", folder), ("--out", "/proc/x"), ("--out", __file__)):
+                status, said = self.compare("--quick", "--benchmarks", "tiny_hot", flag, path)
+                self.assertEqual(status, 1)
+                self.assertRegex(said, rf"^compare: {path}\S* cannot be written: .*\n$")
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_what_is_no_trace(self):
+        self.assertEqual(self.compare("--replay", __file__), (1, f"compare: {__file__} is not a trace\n"))
+
+    def test_a_list_that_nobody_reads_to_the_end(self):
+        done = subprocess.run(f"'{sys.executable}' -B '{ROOT}/bench/compare.py' --list | head -1", shell=True,
+                              capture_output=True, text=True)
+        self.assertEqual((done.stdout, done.stderr), ("benchmarks:\n", ""))
 
 
 class Names(unittest.TestCase):

@@ -90,6 +90,12 @@ class Runner(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("no row S99", done.stderr)
 
+    def test_no_rounds_are_refused(self):
+        done = subprocess.run([sys.executable, "-B", ROOT / "bench" / "systems.py", "--rounds", "0"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--rounds must be at least 1", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
