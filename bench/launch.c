@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -113,6 +114,7 @@ int main(int argc, char **argv) {
   if (child < 0) die("fork");
   if (child == 0) {
     sigprocmask(SIG_SETMASK, &before, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // who is killed for taking too long takes the command along
     for (char **e = env; *e != NULL; e++) putenv(*e);
     execvp(command[0], command);
     fprintf(stderr, "launch: %s: %s\n", command[0], strerror(errno));

@@ -9,12 +9,15 @@ from .launch import find_program
 PT_INTERP = 3
 
 
-def why_not_served(cmd, status):
-    """One line for the user."""
+def program_file(cmd):
+    """What the kernel loads: of a script its interpreter."""
     path = os.path.realpath(find_program(cmd[0]))
-    interpreter = script_interpreter(path)
-    if interpreter:
-        path = interpreter
+    return script_interpreter(path) or path
+
+
+def why_not_served(cmd, status):
+    """One line for the user; None if nothing is in the way."""
+    path = program_file(cmd)
     mode = os.stat(path).st_mode
     if mode & (stat.S_ISUID | stat.S_ISGID):
         return f"{path} is setuid or setgid, so the loader ignores LD_PRELOAD"
@@ -24,8 +27,7 @@ def why_not_served(cmd, status):
         return f"{path} is statically linked (or no ELF program), so nothing can be preloaded"
     if status > 128:
         return f"the program was killed by signal {status - 128}; statistics are written at exit"
-    return (f"{path} can take a preload, but wrote no statistics: it ended with _exit, "
-            "cleared its environment or brings its own malloc")
+    return None
 
 
 def script_interpreter(path):

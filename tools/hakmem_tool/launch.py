@@ -11,6 +11,7 @@ from . import ToolError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 LAUNCHER = os.path.join(ROOT, "build", "bench", "launch")
+MOST_OUTPUT = 1 << 30  # bytes
 
 
 @dataclasses.dataclass
@@ -51,17 +52,33 @@ def by_launcher(cmd, environment, sink, given, cost_file):
     command = [LAUNCHER, "--out", cost_file]
     for name, value in environment.items():
         command += ["--env", f"{name}={value}"]
-    ended = subprocess.run(command + ["--"] + cmd, stdin=given, stdout=sink)
+    with subprocess.Popen(command + ["--"] + cmd, stdin=given, stdout=sink) as process:
+        status = wait(process, sink)
     try:
         with open(cost_file, encoding="utf-8") as f:
             told = json.load(f)
         os.unlink(cost_file)
     except (OSError, ValueError) as error:
         raise ToolError(f"{LAUNCHER} could not run {cmd[0]} "
-                        f"(exit status {ended.returncode}): {error}") from error
+                        f"(exit status {status}): {error}") from error
     return Cost(wall=told["wall_s"], user=told["user_s"], sys=told["sys_s"],
                 maxrss=told["maxrss_kib"], minflt=told["minor_faults"],
                 majflt=told["major_faults"], status=told["exit"])
+
+
+def wait(process, sink):
+    """Its exit status. Whatever ends the waiting ends the program, which would fill the disk otherwise."""
+    try:
+        while True:
+            try:
+                return process.wait(0.5)
+            except subprocess.TimeoutExpired:
+                if os.fstat(sink.fileno()).st_size > MOST_OUTPUT:
+                    raise ToolError(f"the program's output, which is kept to be compared, exceeds {MOST_OUTPUT >> 30} GiB; "
+                                    "send it to /dev/null") from None
+    except BaseException:
+        process.kill()  # the launcher, and that the program
+        raise
 
 
 def by_hand(cmd, environment, sink, given):

@@ -5,7 +5,7 @@ import shlex
 import subprocess
 import sys
 
-from userfiles import loadable
+from userfiles import check_writable, loadable
 
 from . import ToolError, explain
 from .launch import ROOT, find_program
@@ -29,10 +29,9 @@ def record(args):
         raise ToolError("record: no program given")
     find_program(cmd[0])
     trace = os.path.abspath(args.output)
-    if not args.children and "%p" not in trace and os.path.exists(trace):
-        os.unlink(trace)  # the recorder leaves what is there alone
-    elif args.children and "%p" not in trace:
+    if args.children and "%p" not in trace:
         trace += CHILDREN
+    make_way(trace)
     preload = [loadable(built(RECORDER))]
     if args.lib is not None:
         preload.append(loadable(library_file(args.lib, "--lib: the allocator")))
@@ -42,17 +41,31 @@ def record(args):
         environment["HAKTRACE_LIMIT"] = str(args.limit)
     status = subprocess.run(cmd, env=environment).returncode
     status = status if status >= 0 else 128 - status
-    report(trace, cmd, status)
+    report(trace, cmd)
     return status
 
 
-def report(trace, cmd, status):
+def make_way(trace):
+    """The recorder leaves a file that is there alone."""
+    if os.path.exists(trace) and not os.path.isfile(trace):
+        raise ToolError(f"{trace} is there and no file")
+    try:
+        check_writable(trace)
+        if os.path.lexists(trace):
+            os.unlink(trace)
+    except OSError as error:
+        raise ToolError(f"{trace} cannot be written: {error.strerror}") from error
+
+
+def report(trace, cmd):
     """To standard error: standard output is the program's."""
     if "%p" in trace:
         print(f"hakmem record: one file per process: {trace}", file=sys.stderr)
         return
     if not os.path.exists(trace):
-        raise ToolError(f"nothing was recorded: {explain.why_not_served(cmd, status)}")
+        why = explain.why_not_served(cmd, 0) or (f"{explain.program_file(cmd)} can take a preload; it cleared its "
+                                                 "environment, called no malloc, or the recorder has said why")
+        raise ToolError(f"nothing was recorded: {why}")
     print(f"hakmem record: {shlex.quote(trace)}, {bytes_text(os.path.getsize(trace))}; look at it with "
           "`hakmem trace`, replay it with `hakmem bench --replay`", file=sys.stderr)
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -61,7 +62,8 @@ class Runner:
 
 def library_file(path, what):
     if not os.path.isfile(path):
-        hint = "; build it with `make`" if path == default_library() else ""
+        hint = "; build it with `make`" if path == default_library() else (
+            "" if "/" in path else "; a path is wanted, those of peers are in build/peers/lib")
         raise ToolError(f"{what} {path} does not exist{hint}")
     if not is_library(path):
         raise ToolError(f"{what} {path} is no shared library")
@@ -73,13 +75,18 @@ def command(args):
     other = {}
     if args.against != "system":
         other = {"LD_PRELOAD": preload(library_file(args.against, "--against: the allocator"))}
-    if not os.path.exists(args.stdin):
-        raise ToolError(f"--stdin {args.stdin}: no such file")
+    try:
+        with open(args.stdin, "rb"):
+            pass
+    except OSError as error:
+        raise ToolError(f"--stdin {args.stdin}: {error.strerror}") from error
     cmd = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
     environment = {}
     if not cmd:
         cmd, environment = default_command()
 
+    # So that the folder goes away, and the program too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = tempfile.mkdtemp(prefix="hakmem-run-")
     try:
         runner = Runner(cmd, environment, args.stdin, folder)
@@ -140,8 +147,11 @@ def check_served(cmd, run):
     served = run.processes.values() if main is None else [main]
     if any(figures["allocs"] > 0 for figures in served):
         return
-    raise ToolError(f"HAKMEM did not serve this program: "
-                    f"{explain.why_not_served(cmd, run.cost.status)}")
+    why = explain.why_not_served(cmd, run.cost.status)
+    if why:
+        raise ToolError(f"HAKMEM did not serve this program: {why}")
+    raise ToolError(f"no sign that HAKMEM served this program: {explain.program_file(cmd)} can take a preload, but wrote no "
+                    "statistics; it ended with _exit, as dash (sh) does, cleared its environment or brings its own malloc")
 
 
 def cost_table(title, peer, mine):
@@ -157,12 +167,13 @@ def cost_table(title, peer, mine):
 
 
 def show_output(path):
-    with open(path, "rb") as f:
-        lines = f.read().decode("utf-8", "replace").splitlines()
-    for line in lines[:SHOWN_LINES]:
-        print("  | " + line)
-    if len(lines) > SHOWN_LINES:
-        print(f"  | ... {len(lines) - SHOWN_LINES:,} more lines")
+    count = 0
+    with open(path, encoding="utf-8", errors="replace") as f:
+        for count, line in enumerate(f, 1):
+            if count <= SHOWN_LINES:
+                print("  | " + line.rstrip("\n"))
+    if count > SHOWN_LINES:
+        print(f"  | ... {count - SHOWN_LINES:,} more lines")
     print()
 
 

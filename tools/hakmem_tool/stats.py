@@ -118,6 +118,9 @@ def class_lines(classes):
 
 def command(args):
     many = [read(path) for path in args.files]
-    for line in report(add_up(many), len(many), args.classes):
-        print(line)
+    try:
+        lines = list(report(add_up(many), len(many), args.classes))
+    except (AttributeError, TypeError, ValueError) as error:  # what is a number there is none here
+        raise ToolError(f"{', '.join(args.files)}: no HAKMEM statistics ({error})") from error
+    print("\n".join(lines))
     return 0

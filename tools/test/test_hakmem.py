@@ -3,9 +3,11 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -14,7 +16,7 @@ sys.path.insert(0, TOOLS)
 
 import check  # noqa: E402
 import userfiles  # noqa: E402
-from hakmem_tool import ToolError, bench, explain, run, stats, which  # noqa: E402
+from hakmem_tool import ToolError, bench, explain, record, run, stats, which  # noqa: E402
 from hakmem_tool.launch import Cost  # noqa: E402
 
 
@@ -66,7 +68,8 @@ class Stats(InFolder):
 
     def test_errors_are_one_line(self):
         for path in ("/nonexistent", self.write("a", "{"), self.write("b", "[1]"),
-                     self.write("c", '{"x": 1}')):
+                     self.write("c", '{"x": 1}'), self.write("d", '{"allocs": "x", "counters": 3}'),
+                     self.write("e", '{"allocs": "x"}')):
             done = hakmem("stats", path)
             self.assertEqual(done.returncode, 1)
             self.assertRegex(done.stderr, r"^hakmem: .*\n$")
@@ -106,6 +109,18 @@ class Record(InFolder):
             self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {message}\n"))
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_where_no_trace_can_be_written(self):
+        for trace, why in ((self.folder, "is there and no file"), ("/dev/null", "is there and no file"),
+                           ("/nonexistent/x", "cannot be written: No such file or directory")):
+            if os.path.exists(record.RECORDER):
+                done = hakmem("record", "-o", trace, "true")
+                self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {trace} {why}\n"))
+            with self.assertRaises(ToolError):
+                record.make_way(trace)
+        path = self.write("old", "text")
+        record.make_way(path)
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_a_trace_that_is_not_there_is_not_replayed(self):
         done = hakmem("bench", "--replay", "/nonexistent")
         self.assertEqual((done.returncode, done.stderr), (1, "compare: no such trace: /nonexistent\n"))
@@ -129,7 +144,29 @@ class Run(InFolder):
     def test_a_program_that_was_not_served_is_an_error(self):
         done = hakmem("run", "--lib", self.library(), "true")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("HAKMEM did not serve this program", done.stderr)
+        self.assertIn("no sign that HAKMEM served this program", done.stderr)
+
+    def test_wrong_names_are_one_line(self):
+        library = self.library()
+        for arguments, message in ((("--stdin", self.folder, "cat"), f"--stdin {self.folder}: Is a directory"),
+                                   (("--against", "mimalloc", "ls"), "--against: the allocator mimalloc does not exist; "
+                                    "a path is wanted, those of peers are in build/peers/lib")):
+            done = hakmem("run", "--lib", library, *arguments)
+            self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {message}\n"))
+        for arguments in (("run", "--runs", "x", "ls"), ("which", "abc"), ("which", "0")):
+            done = hakmem(*arguments)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("is not a positive number", done.stderr)
+
+    def test_a_request_to_end_ends_the_program_and_clears_up(self):
+        environment = os.environ | {"TMPDIR": self.folder}
+        with subprocess.Popen([sys.executable, HAKMEM, "run", "--quiet", "--lib", self.library(), "sh", "-c",
+                               "echo $$ >\"$TMPDIR/pid\"; exec sleep 60"], env=environment) as process:
+            while process.poll() is None and not os.path.exists(os.path.join(self.folder, "pid")):
+                time.sleep(0.01)
+            process.terminate()
+            self.assertEqual(process.wait(10), 128 + signal.SIGTERM)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("hakmem-")], [])
 
     def test_a_static_program_is_explained(self):
         source = self.write("s.c", "int main(void) { return 0; }\n")
@@ -146,7 +183,8 @@ class Run(InFolder):
     def test_a_script_is_judged_by_its_interpreter(self):
         program = self.write("s", f"#!{sys.executable}\n")
         os.chmod(program, 0o755)
-        self.assertIn("_exit", explain.why_not_served([program], 0))
+        self.assertEqual(explain.program_file([program]), os.path.realpath(sys.executable))
+        self.assertIsNone(explain.why_not_served([program], 0))
         self.assertIn("signal 9", explain.why_not_served([program], 137))
 
     def test_table_of_costs(self):
