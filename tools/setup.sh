@@ -11,7 +11,8 @@
 set -euo pipefail
 
 # Who needs it | required? | Debian package | how to see that it is there:
-# a command, a file pattern (starts with /) or a Python module (py:NAME).
+# a command, a file pattern (starts with /) or a Python module (py:NAME). One|other:
+# packages of which the distribution has one.
 # prog: programs that both the tests and the benchmarks run; other: the checks of test/outside.
 needs='
 build req gcc                gcc
@@ -56,7 +57,7 @@ test  opt gdb                gdb
 test  opt xz-utils           xz
 test  opt zstd               zstd
 test  opt clang-format-19    clang-format-19
-test  opt libpython3-testsuite py:test.test_json
+test  opt libpython3-testsuite|libpython3.11-testsuite py:test.test_json
 fuzz  req clang-19           clang-19
 fuzz  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.fuzzer-*.a
 fuzz  opt afl++              afl-clang-fast
@@ -66,7 +67,7 @@ other opt libglib2.0-tests   /usr/share/installed-tests/glib/hash.test
 other opt python3-numpy      /usr/lib/python3/dist-packages/numpy/core/tests/test_umath.py
 other opt python3-pytest     /usr/lib/python3/dist-packages/pytest/__init__.py
 other opt python3-hypothesis /usr/lib/python3/dist-packages/hypothesis/__init__.py
-other opt libpython3.11-testsuite py:test.test_json
+other opt libpython3-testsuite|libpython3.11-testsuite py:test.test_json
 other opt rustc              rustc
 other opt golang-go          go
 '
@@ -105,6 +106,24 @@ cmake_is_new_enough() {
   ((BASH_REMATCH[1] > 3 || (BASH_REMATCH[1] == 3 && BASH_REMATCH[2] >= 25)))
 }
 
+# Of alternatives the first that the distribution has, or else the first.
+offered() {
+  local package
+  for package in ${1//|/ }; do
+    if [[ $package == "$1" ]] || has_candidate "$package"; then
+      echo "$package"
+      return
+    fi
+  done
+  echo "${1%%|*}"
+}
+
+has_candidate() {
+  local policy
+  policy=$(apt-cache policy "$1" 2>/dev/null) || return 1
+  [[ $policy =~ Candidate:\ [^\(] ]]
+}
+
 # Sets required and optional to the packages that are missing.
 look() {
   required=() optional=()
@@ -112,18 +131,14 @@ look() {
   while read -r group kind package check; do
     [[ " $groups " == *" $group "* ]] || continue
     present "$check" && continue
+    package=$(offered "$package")
+    [[ " ${required[*]-} ${optional[*]-} " == *" $package "* ]] && continue
     if [[ $kind == req ]]; then required+=("$package"); else optional+=("$package"); fi
   done <<<"$needs"
   if command -v cmake >/dev/null && ! cmake_is_new_enough; then
     say "cmake here is older than 3.25"
     required+=(cmake)
   fi
-}
-
-has_candidate() {
-  local policy
-  policy=$(apt-cache policy "$1" 2>/dev/null) || return 1
-  [[ $policy =~ Candidate:\ [^\(] ]]
 }
 
 # Drops from optional what the distribution does not offer, and says so.
@@ -145,6 +160,7 @@ as_root() {
   # Stale lists are as bad as none: their packages may no longer exist.
   say "apt-get update"
   "${apt[@]}" -qq update </dev/null >&2 || say "apt-get update failed; trying with the lists there are"
+  look # again: of alternatives it takes one that the lists have
   drop_unavailable
   local packages=(${required[@]+"${required[@]}"} ${optional[@]+"${optional[@]}"})
   ((${#packages[@]})) || return 0
