@@ -111,7 +111,7 @@ static bool parse(const row_t *row, const char *s, uint64_t *value) {
       return false;
     break;
   case COUNT:
-    if (s[0] == '1' && s[1] == '/') s += 2; // a rate: 1/N
+    if (s[0] == '1' && s[1] == '/' && s[2] != '0') s += 2; // a rate: 1/N
     // fall through
   case SIZE:
     if (!parse_number(s, &v) || v < row->min || v > row->max) return false;
@@ -198,7 +198,9 @@ void hak_options_report(void) {
     if (name) check_entry(name);
   }
   const char *request = hak_option_text(OPTIONS);
-  if (request && equal(request, "help")) hak_options_help(2);
+  if (!request) return;
+  if (equal(request, "help")) hak_options_help(2);
+  else hak_warning("%sOPTIONS=%s is not help; ignored", prefix, request);
 }
 
 static void print_value(hak_print_t *out, const row_t *row, uint64_t value) {

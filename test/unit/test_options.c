@@ -155,6 +155,13 @@ static void words(void **state) {
   has("HAKMEM_QUIET=2 is not in 0..1; ignored");
   START("HAKMEM_STATS_FILE=/a/b=c");
   has("STATS_FILE=/a/b=c\n");
+  START("HAKMEM_OPTIONS=foo");
+  has("HAKMEM_OPTIONS=foo is not help; ignored");
+  START("HAKMEM_GUARD=1/100");
+  value("GUARD", 100);
+  START("HAKMEM_GUARD=1/0");
+  value("GUARD", 0);
+  has("HAKMEM_GUARD=1/0 is not in ");
 }
 
 static void unknown_names(void **state) {
