@@ -19,6 +19,16 @@ typedef struct {
   size_t bytes;
 } group_t;
 
+enum { MIB, GROUP, KEEP, ROUNDS, SEED };
+
+static bench_arg_t args[] = {
+    {"MIB", "size of the peak", 200, 1, 1 << 20},
+    {"GROUP", "neighbouring blocks that are freed together", 2000, 1, 1 << 30},
+    {"KEEP", "per cent of the groups that outlive the peak", 10, 0, 100},
+    {"ROUNDS", "each replaces a quarter of the groups", 20, 0, UINT32_MAX},
+    {"SEED", "of sizes and choices", 42, 0, UINT64_MAX},
+    {NULL, NULL, 0, 0, 0}};
+
 static uint64_t group_size;
 static bench_rng_t rng;
 static size_t live;
@@ -51,11 +61,16 @@ static void report(const char *step) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t arg[5] = {200, 2000, 10, 20, 42};
-  for (int i = 1; i < argc && i <= 5; i++) arg[i - 1] = strtoull(argv[i], NULL, 10);
-  group_size = arg[1] ? arg[1] : 1;
-  rng = bench_rng(arg[4], 0);
-  uint64_t count = arg[0] * 1048576 / (LARGEST / 2 + 8) / group_size;
+  bench_t bench = {.name = "bench_fragment",
+                   .what = "What memory remains after a peak, while the program works on.",
+                   .args = args,
+                   .no_net = true,
+                   .no_json = true};
+  bench_parse(&bench, argc, argv);
+  group_size = args[GROUP].value;
+  rng = bench_rng(args[SEED].value, 0);
+  uint64_t count = args[MIB].value * 1048576 / (LARGEST / 2 + 8) / group_size;
+  if (count == 0) bench_usage(&bench, "GROUP (there is no room for one)");
   group_t *groups = mmap(NULL, count * sizeof *groups, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   void **table = mmap(NULL, count * group_size * sizeof *table, PROT_READ | PROT_WRITE,
@@ -68,7 +83,7 @@ int main(int argc, char **argv) {
   report("peak");
   uint64_t kept = 0;
   for (uint64_t i = 0; i < count; i++) {
-    if (bench_high(bench_next(&rng), 100) >= arg[2]) {
+    if (bench_high(bench_next(&rng), 100) >= args[KEEP].value) {
       drop(&groups[i]);
     } else {
       group_t group = groups[kept];
@@ -77,7 +92,7 @@ int main(int argc, char **argv) {
     }
   }
   report("freed");
-  for (uint64_t round = 1; round <= arg[3]; round++) {
+  for (uint64_t round = 1; round <= args[ROUNDS].value; round++) {
     for (uint64_t i = 0; i < kept / 4; i++) {
       group_t *group = &groups[bench_high(bench_next(&rng), kept)];
       drop(group);

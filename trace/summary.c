@@ -205,15 +205,16 @@ static void print_text(const trace_t *t, const summary_t *s) {
 
 int main(int argc, char **argv) {
   const char *path = NULL;
-  bool json = false, wrong = false;
+  bool json = false, help = false, wrong = false;
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--json") == 0) json = true;
+    else if (strcmp(argv[i], "--help") == 0) help = true;
     else if (argv[i][0] == '-' || path != NULL) wrong = true;
     else path = argv[i];
   }
-  if (wrong || path == NULL) {
-    fprintf(stderr, "usage: trace_summary FILE [--json]\n");
-    return 2;
+  if (help || wrong || path == NULL) {
+    fprintf(help ? stdout : stderr, "usage: trace_summary FILE [--json]\n");
+    return help ? 0 : 2;
   }
   trace_t t = trace_load("trace_summary", path);
   summary_t s = summarise(&t);
