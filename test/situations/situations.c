@@ -194,15 +194,20 @@ static void spell_out(const case_t *c, char **argv, char **spelled) {
   spelled[n] = NULL;
 }
 
+static int usage(void) {
+  dprintf(2, "usage: situations [--under CONDITION]... GROUP.CASE; situations --list names the cases\n");
+  return USAGE;
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "--list") == 0) return list(), 0;
   const case_t *c = argc < 2 ? NULL : find(argv[argc - 1]);
-  if (!c) return USAGE;
+  if (!c) return usage();
   char *program = argv[0], *spelled[ARGUMENTS];
   if (strcmp(argv[1], "--bare") != 0) spell_out(c, argv, spelled), argv = spelled;
   for (argv += 1; argv[1] && strcmp(argv[1], "--under") == 0; argv += 2) {
     bool restart = false;
-    if (!condition(argv[2], &restart)) return USAGE;
+    if (!condition(argv[2], &restart)) return usage();
     if (!restart) continue;
     argv[1] = program, argv[2] = (char *)"--bare";
     execv("/proc/self/exe", argv + 1), execv(program, argv + 1), _exit(NO_RESTART);
