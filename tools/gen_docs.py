@@ -78,4 +78,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except OSError as error:
+        sys.exit(f"gen_docs.py: {error.filename}: {error.strerror}")

@@ -299,8 +299,15 @@ def ends(wanted: list[str]) -> int:
     return 1 if failed else 0
 
 
+def needed(path: Path) -> Path:
+    """What earlier runs left behind."""
+    if not path.exists():
+        sys.exit("run.py: no runs yet; make fuzz first")
+    return path
+
+
 def summary() -> None:
-    rows = [json.loads(line) for line in (BUILD / "log.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in needed(BUILD / "log.jsonl").read_text().splitlines()]
     print("| variant | processor hours | executions | edges | findings |\n|---|---|---|---|---|")
     for variant in (*LIBFUZZER_VARIANTS, AFL, "all"):
         of = [r for r in rows if variant in (r["variant"], "all")]
@@ -312,12 +319,13 @@ def summary() -> None:
 
 def minimise() -> None:
     """The smallest inputs that together reach what the working corpus reaches."""
+    corpus = needed(BUILD / "corpus")
     variants_there(["debug"])
     fresh = BUILD / "minimised"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     status, said = run([str(BUILD / "test" / "fuzz" / "fuzz_debug"), "-set_cover_merge=1", "-timeout=60",
-                        str(fresh), str(BUILD / "corpus"), str(SEEDS)], environment(SANITIZERS), 3600)
+                        str(fresh), str(corpus), str(SEEDS)], environment(SANITIZERS), 3600)
     if status != 0:
         sys.exit(said[-3000:])
     regressions = sorted(path for path in SEEDS.iterdir() if path.name.startswith("regression-"))

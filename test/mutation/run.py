@@ -104,8 +104,11 @@ def main() -> int:
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--folder", default=os.path.join(ROOT, "build", "mutation"))
     parser.add_argument("--jobs", default=os.environ.get("JOBS", "2"))
-    parser.add_argument("name", nargs="*", choices=[[], *(m.name for m in MUTATIONS)])
+    parser.add_argument("name", nargs="*", metavar="NAME", help="of mutations (all)")
     args = parser.parse_args()
+    names = [m.name for m in MUTATIONS]
+    if unknown := [name for name in args.name if name not in names]:
+        parser.error(f"no mutation {unknown[0]}; there are: {' '.join(names)}")
     stale = [m for m in MUTATIONS if not applies(m)]
     for mutation in stale:
         print(f"FAILED: {mutation.name}: no longer applies: {mutation.file} does not have, or has more than once: "

@@ -119,8 +119,11 @@ def main(checks: list[Check]) -> int:
     parser.add_argument("--lib", action="append", default=[], help="a library to preload")
     parser.add_argument("--short", action="store_true", help="a selection that takes about a minute")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("check", nargs="*", choices=[[], *(c.name for c in checks)])
+    parser.add_argument("check", nargs="*", metavar="CHECK", help="of checks (all)")
     args = parser.parse_args()
+    names = [c.name for c in checks]
+    if unknown := [name for name in args.check if name not in names]:
+        parser.error(f"no check {unknown[0]}; there are: {' '.join(names)}")
     if args.list:
         for check in checks:
             print(f"{check.name:12}{check.package:26}{'short too' if check.short else ''}")
