@@ -30,6 +30,9 @@ import tempfile
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
+sys.path.append(str(REPO / "tools"))
+from userfiles import loadable  # noqa: E402
+
 BUDGETS = REPO / "bench" / "budgets.json"
 SKIPPED = 77
 FAULT_RUNS = 3  # their median
@@ -100,7 +103,7 @@ def instructions(command: list[str], library: Path, source: str) -> dict[str, in
         out = Path(folder) / "out"
         run = subprocess.run(
             ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={out}", *command],
-            env=ENVIRONMENT | {"LD_PRELOAD": str(library), "PATH": os.environ["PATH"]},
+            env=ENVIRONMENT | {"LD_PRELOAD": loadable(library), "PATH": os.environ["PATH"]},
             stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if run.returncode != 0:
             raise SystemExit(f"cachegrind {' '.join(command)}: status {run.returncode}:\n{run.stderr[-2000:]}")
@@ -119,7 +122,7 @@ def faults_counted() -> bool:
 def faults(command: list[str], library: Path, launch: Path) -> int:
     counts = []
     for _ in range(FAULT_RUNS):
-        environment = ENVIRONMENT | {"LD_PRELOAD": str(library)}
+        environment = ENVIRONMENT | {"LD_PRELOAD": loadable(library)}
         options = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
         with tempfile.NamedTemporaryFile("r", prefix="hakmem-budget-") as out:
             subprocess.run([launch, "--out", out.name, *options, "--", *command], check=True,

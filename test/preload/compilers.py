@@ -3,7 +3,7 @@ program (see run.py). Object files must be byte for byte the same as without."""
 
 import os
 
-from harness import ROOT, Failure, Skip, need
+from harness import ROOT, Failure, Skip, loadable, need
 
 
 def _generated_c(functions):
@@ -133,7 +133,7 @@ def self_build(h):
     library = os.path.join(build, "libhakmem.so")
     if not os.path.exists(library):
         raise Failure("the build ended well but there is no libhakmem.so")
-    h.under(need("git"), "--version", extra={"LD_PRELOAD": library})
+    h.under(need("git"), "--version", extra={"LD_PRELOAD": loadable(library)})
     return "the library built under itself serves git"
 
 

@@ -11,8 +11,12 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.append(os.path.join(ROOT, "tools"))
+from userfiles import loadable  # noqa: E402
+
 LIMIT = 560  # seconds for one command; below the CTest TIMEOUT of the test
 
 
@@ -45,7 +49,7 @@ class Harness:
                 if k != "LD_PRELOAD" and not k.startswith(("HAKMEM_", "GIT_", "PYTHON", "CMAKE_"))}
         self.plain_environment = kept | {"LC_ALL": "C", "TZ": "UTC", "HOME": folder}
         self.environment = self.plain_environment | options | {
-            "LD_PRELOAD": library,
+            "LD_PRELOAD": loadable(library),
             "HAKMEM_STATS": "json",
             "HAKMEM_STATS_FILE": os.path.join(self.stats, "%p.json"),
         }

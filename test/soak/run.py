@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT / "test" / "preload"))
 import compilers  # noqa: E402
 import data  # noqa: E402
 import runtimes  # noqa: E402
-from harness import Failure, Harness, Skip, need  # noqa: E402
+from harness import Failure, Harness, Skip, loadable, need  # noqa: E402
 
 # The bounds. What was measured when they were set: docs/soak.md.
 GROWTH_MAX = 1.25        # RSS of the last third of the time to that of the first third, per phase
@@ -137,7 +137,7 @@ class Redis:
         self.socket = os.path.join(folder, "s")
         self.samples: list[dict] = []
         self.failure = ""
-        environment = os.environ | {"LD_PRELOAD": str(build / "libhakmem.so")}
+        environment = os.environ | {"LD_PRELOAD": loadable(build / "libhakmem.so")}
         self.process = subprocess.Popen(
             [server, "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--save", "",
              "--appendonly", "no", "--daemonize", "no"], env=environment, cwd=folder,
@@ -283,7 +283,7 @@ def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
     long_life = subprocess.Popen(
         [str(build / "test" / "soak" / "long_life"), f"{seconds}", f"{phase}"], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=os.environ | {"LD_PRELOAD": str(build / "libhakmem.so")})
+        env=os.environ | {"LD_PRELOAD": loadable(build / "libhakmem.so")})
     lines: list[str] = []
     reader = threading.Thread(target=lambda: lines.extend(long_life.stdout))
     reader.start()
