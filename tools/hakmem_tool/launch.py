@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 
@@ -87,7 +88,11 @@ def by_hand(cmd, environment, sink, given):
         cmd[0], cmd, os.environ | environment,
         file_actions=[(os.POSIX_SPAWN_DUP2, given.fileno(), 0),
                       (os.POSIX_SPAWN_DUP2, sink.fileno(), 1)])
-    _, status, usage = os.wait4(pid, 0)
+    try:
+        _, status, usage = os.wait4(pid, 0)
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
     code = os.waitstatus_to_exitcode(status)
     return Cost(wall=time.monotonic() - start, user=usage.ru_utime, sys=usage.ru_stime,
                 maxrss=usage.ru_maxrss, minflt=usage.ru_minflt, majflt=usage.ru_majflt,
