@@ -31,11 +31,11 @@ def record(args):
     trace = os.path.abspath(args.output)
     if args.children and "%p" not in trace:
         trace += CHILDREN
-    make_way(trace)
     preload = [loadable(built(RECORDER))]
     if args.lib is not None:
         preload.append(loadable(library_file(args.lib, "--lib: the allocator")))
     preload += filter(None, [os.environ.get("LD_PRELOAD")])
+    make_way(trace)
     environment = os.environ | {"HAKTRACE_FILE": trace, "LD_PRELOAD": ":".join(preload)}
     if args.limit is not None:
         environment["HAKTRACE_LIMIT"] = str(args.limit)
