@@ -123,10 +123,13 @@ void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count) {
 #else
 
 void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count) {
+  char *first = block;
   size_t size = slab->size;
-  slab->free = block;
   for (; count > 1; count--, block += size) hak_link_set(block, block + size);
   hak_link_set(block, NULL);
+  // Who ends the process in a signal's handler looks at the list (audit.c).
+  atomic_signal_fence(memory_order_release);
+  slab->free = first;
 }
 
 #endif

@@ -53,7 +53,8 @@ static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
     audit.length++;
     --*left;
   }
-  int64_t lost = (int64_t)(slab->carved - audit.length - hak_slab_live(slab));
+  // Less than none where a signal's handler ends the process in the middle of a call.
+  int64_t lost = (int64_t)slab->carved - (int64_t)audit.length - (int64_t)hak_slab_live(slab);
   if (lost > 0 && slab->absent == 0 && slab->chains == 0) hak_slab_lost(slab, (uint64_t)lost);
   return true;
 }

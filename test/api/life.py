@@ -76,6 +76,13 @@ def exit_races_with_threads(c):
         c.run(c.program("life"), "exit_races_with_threads")
 
 
+def exit_in_a_handler(c):
+    """What the exit finds half-way is no misuse."""
+    for microseconds in range(300, 15000, 100):
+        _, errors = c.run(c.program("exit_in_handler"), str(microseconds))
+        check(errors == "", errors)
+
+
 def load_and_unload(c):
     copy = os.path.join(c.folder, "libother.so")  # life itself is linked with the original
     shutil.copy(c.program("libctor_lib.so"), copy)
