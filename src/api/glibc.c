@@ -23,8 +23,9 @@ HAK_API_PART(glibc);
 
 HAK_EXPORT bool hak_trim(size_t keep) {
   hak_heap_t *heap = hak_heap_enter();
-  unsigned superslabs = (unsigned)(keep >> HAK_SUPERSLAB_SHIFT);
-  bool some = hak_heap_reclaim_all(heap, superslabs);
+  size_t superslabs = keep >> HAK_SUPERSLAB_SHIFT;
+  if (superslabs > HAK_SUPERSLABS_MAX) superslabs = HAK_SUPERSLABS_MAX;
+  bool some = hak_heap_reclaim_all(heap, (unsigned)superslabs);
   if (heap) hak_heap_leave(heap);
   return some;
 }

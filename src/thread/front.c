@@ -175,7 +175,7 @@ HAK_INLINE void *take_l2(hak_heap_t *heap, hak_ring_t *ring, hak_slab_t *slab, u
 // freed last there, else of the run in front. One never used is no gain unless it saves a first run.
 static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
   hak_ring_t *own = &heap->ring[c - HAK_TINY_CLASSES], *ring = own + 1;
-  uint32_t runs = heap->warm[c].slabs;
+  uint32_t runs = hak_warm_slabs(heap, c);
   if (runs > FEW_RUNS || heap->partial[c] != 0 || heap->spare[c] != 0) return NULL;
   unsigned end = c + 1 + (unsigned)hak_option(L2_BORROW);
   if (end > HAK_CLASSES) end = HAK_CLASSES;

@@ -159,7 +159,7 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
 
 HAK_INLINE uint32_t back_in_use(const hak_heap_t *heap, const hak_slab_t *slab) {
   uint32_t back = slab->back;
-  if (heap->warm[hak_slab_class(slab)].slabs < MANY_SLABS ||
+  if (hak_warm_slabs(heap, hak_slab_class(slab)) < MANY_SLABS ||
       hak_load_relaxed(&hak_mapped.superslab_bytes) < LARGE_HEAPS)
     return back;
   return (back + 1) / 2;
@@ -450,7 +450,7 @@ bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
   if (heap) hand_over(heap);
   hak_nursery_reclaim(); // and so do they
   if (heap) hak_heap_reclaim_if_asked(heap);
-  else hak_commons_reclaim();
+  else hak_commons_reclaim(), hak_orphan_reclaim();
   hak_relief_all(heap);
   size_t some = hak_huge_cache_trim(0);
   some += hak_pool_trim(keep);

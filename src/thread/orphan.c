@@ -2,6 +2,7 @@
 
 #include "base/bits.h"
 #include "thread/heap.h"
+#include "thread/sparse.h"
 
 _Atomic uint64_t hak_orphans[HAK_ORPHAN_LISTS];
 
@@ -72,6 +73,21 @@ void hak_orphan_leave(hak_heap_t *heap) {
   // it is, and the load, seq_cst as well and so after the state too, saves locked operations.
   for (uint32_t rest = lists & ~hak_load_seq_cst(&heap->listed); rest != 0; rest &= rest - 1)
     list_orphan(hak_low_bit(rest), heap);
+}
+
+void hak_orphan_reclaim(void) {
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) {
+    hak_heap_t *heap = hak_heap_by_id(id);
+    // Relaxed: a heap is made as either, before it is an orphan for the first time.
+    if (hak_load_relaxed(&heap->common) || hak_load_relaxed(&heap->nursery) ||
+        !hak_heap_take(heap, HAK_HEAP_CLAIMED))
+      continue;
+    hak_heap_drain(heap);
+    hak_heap_release_idle(heap);
+    hak_sparse_trim_all(heap);
+    hak_orphan_leave(heap);
+    hak_heap_service(heap);
+  }
 }
 
 void hak_orphan_after_fork(hak_heap_t *mine) {

@@ -75,6 +75,7 @@ HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {
 HAK_NOINLINE static void tell(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_slab_event(heap, slab);
   let_go_surplus(heap);
+  hak_heap_reclaim_if_asked(heap);
 }
 
 HAK_INLINE uint32_t add(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place) {
@@ -94,6 +95,7 @@ HAK_INLINE void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, 
     add(heap, slab, p, place);
     let_go_surplus(heap);
   }
+  hak_heap_reclaim_if_asked(heap);
 }
 
 void hak_quarantine_flush(hak_heap_t *heap) {

@@ -100,15 +100,10 @@ hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class) {
   return slab;
 }
 
-// That the heap has, of the class.
-static uint32_t slabs_of(const hak_heap_t *heap, unsigned c) {
-  return heap->warm[c].slabs - hak_relief_taken(heap, c);
-}
-
 // Unused slabs a trip may leave the class with. They are to save a large class trips
 // and cost a small one no memory, so they are a share of its slabs as well.
 static unsigned prefill_limit(const hak_heap_t *heap, unsigned c) {
-  unsigned n = heap->warm[c].budget, share = slabs_of(heap, c) / SLABS_PER_SPARE;
+  unsigned n = heap->warm[c].budget, share = hak_warm_slabs(heap, c) / SLABS_PER_SPARE;
   if (n > hak_option(WARM_POOL)) n = (unsigned)hak_option(WARM_POOL);
   return n < share ? n : share;
 }
@@ -153,7 +148,7 @@ void hak_warm_fill(hak_heap_t *heap) {
 // Keep and drop.
 
 static unsigned keep_limit(const hak_heap_t *heap, unsigned c) {
-  unsigned keep = heap->warm[c].keep, slabs = slabs_of(heap, c);
+  unsigned keep = heap->warm[c].keep, slabs = hak_warm_slabs(heap, c);
   unsigned share = c < HAK_TINY_CLASSES ? slabs / SLABS_PER_SPARE
                                         : (slabs + RUNS_PER_SPARE - 1) / RUNS_PER_SPARE;
   if (share < at_least(c)) share = at_least(c);

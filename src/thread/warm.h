@@ -13,6 +13,7 @@
 
 #include "base/types.h"
 #include "superslab/shared_pool.h"
+#include "thread/relief.h"
 
 void hak_warm_init(hak_heap_t *heap);
 
@@ -33,6 +34,10 @@ HAK_INLINE bool hak_warm_hit(hak_heap_t *heap, unsigned size_class) {
   return true;
 }
 
+// Slabs of the class that the heap has.
+HAK_INLINE uint32_t hak_warm_slabs(const hak_heap_t *heap, unsigned size_class) {
+  return heap->warm[size_class].slabs - hak_relief_taken(heap, size_class);
+}
 // Unused slabs worth bringing along by the trip that a miss makes now.
 unsigned hak_warm_wants(hak_heap_t *heap, unsigned size_class);
 // A thread begins: its heap gets up to HAKMEM_WARM_POOL_FILL unused slabs, by one trip that

@@ -143,6 +143,24 @@ static void not_while_in_use(void) {
 }
 BOTH(not_while_in_use, 12000)
 
+// A class whose runs others have given back is a small one again, which borrows.
+static void few_runs_again(void) {
+  if (hak_option(L2_BORROW) == 0) return;
+  size = 12000;
+  set_up();
+  uint64_t before = heaps_stat(HAK_STAT_l2_borrow);
+  by_another(NONE);
+  CHECK(heaps_stat(HAK_STAT_relief) >= SLABS - 16);
+  hak_trim(0);
+  unsigned char *larger = hak_malloc(13000), *mine[30];
+  hak_free(larger);
+  for (unsigned i = 0; i < COUNT(mine); i++) mine[i] = hak_malloc(size);
+  CHECK(heaps_stat(HAK_STAT_l2_borrow) > before);
+  for (unsigned i = 0; i < COUNT(mine); i++) hak_free(mine[i]);
+  nothing_is_left();
+}
+ISOLATED(few_runs_again)
+
 static void not_if_switched_off(void) {
   set_up();
   hak_option(RELIEF) = 0;
@@ -240,7 +258,7 @@ BOTH(while_it_works, 2000)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      BOTH_TESTS(of_a_sleeper),        BOTH_TESTS(in_any_order), BOTH_TESTS(not_while_in_use),
+      BOTH_TESTS(of_a_sleeper),        BOTH_TESTS(in_any_order), BOTH_TESTS(not_while_in_use), ISOLATED_TEST(few_runs_again),
       BOTH_TESTS(not_if_switched_off), BOTH_TESTS(by_trim),      BOTH_TESTS(while_it_looks),
       BOTH_TESTS(while_it_works),
   };

@@ -59,20 +59,40 @@ static void every_class(void) {
 ISOLATED(every_class)
 
 // One block in so many survives and pins its slab.
-static void survivors(void) {
-  enum { SIZE = 512, ONE_IN = 100 };
-  if (hak_option(PURGE) < 2 || SANITIZED || hak_os_page_size != 4096) return;
-  if (hak_option(FULL_MARK) == 1) return; // they stay FULL
-  unsigned count = 32 * MIB / SIZE, slabs = count / (HAK_SLAB_SIZE / SIZE);
-  for (unsigned i = 0; i < count; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
-  size_t full = status_kib("VmRSS:");
-  for (unsigned i = 0; i < count; i++)
+enum { SURVIVOR = 512, ONE_IN = 100, SURVIVING = 32 * MIB / SURVIVOR };
+static void *leave_survivors(void *unused) {
+  for (unsigned i = 0; i < SURVIVING; i++) CHECK((held[i] = memset(hak_malloc(SURVIVOR), 1, SURVIVOR)) != NULL);
+  for (unsigned i = 0; i < SURVIVING; i++)
     if (i % ONE_IN) hak_free(held[i]);
-  hak_trim(0);
+  return unused;
+}
+static bool survivors_matter(void) {
+  if (hak_option(PURGE) < 2 || SANITIZED || hak_os_page_size != 4096) return false;
+  return hak_option(FULL_MARK) != 1; // they stay FULL
+}
+static void pages_between_went(size_t full) {
+  unsigned slabs = SURVIVING / (HAK_SLAB_SIZE / SURVIVOR);
   CHECK(status_kib("VmRSS:") + slabs * 12 * 4 < full); // 12 of 16 pages
-  for (unsigned i = 0; i < count; i += ONE_IN) CHECK(*(char *)held[i] == 1);
+  for (unsigned i = 0; i < SURVIVING; i += ONE_IN) CHECK(*(char *)held[i] == 1);
+}
+static void survivors(void) {
+  if (!survivors_matter()) return;
+  leave_survivors(NULL);
+  hak_trim(0);
+  pages_between_went(SURVIVING * SURVIVOR / KIB);
 }
 ISOLATED(survivors)
+
+// The same in the heap of a thread that has ended, and asked for by one that has no heap.
+static void survivors_of_another(void) {
+  if (!survivors_matter()) return;
+  hak_option(NURSERY) = 0;
+  unit_in_thread(leave_survivors, NULL);
+  hak_heap_reclaim_all(NULL, 0);
+  pages_between_went(SURVIVING * SURVIVOR / KIB);
+  unit_in_thread(leave_survivors, NULL); // takes it on
+}
+ISOLATED(survivors_of_another)
 
 // A mid-size peak of which a tenth stays, and nobody does anything afterwards.
 static void mid_peak(void) {
@@ -138,6 +158,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(every_class),
     ISOLATED_TEST(survivors),
+      ISOLATED_TEST(survivors_of_another),
     ISOLATED_TEST(mid_peak),
     ISOLATED_TEST(after_a_pause),
     ISOLATED_TEST(sweeps),
