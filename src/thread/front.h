@@ -1,5 +1,5 @@
 // front.h: allocation and free at every size, above the heaps and below the
-// standard names. hak_front_malloc and hak_front_free are the unified cache (row
+// standard names. hak_front_hit and hak_front_free are the unified cache (row
 // F1): the straight-line code that the exported functions inline.
 //
 // Callable from any thread at any time. Nothing here sets errno.

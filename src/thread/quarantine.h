@@ -1,5 +1,5 @@
 // quarantine.h: frees of the secure library. A freed block is checked, filled and held
-// back; when HAK_HELD more have been freed, or the held ones are more than
+// back; when HAK_HELD are held, or the held ones are more than
 // HAKMEM_SECURE_QUARANTINE bytes, the oldest is checked once more and may be used
 // again. Huge blocks are unmapped at once. Each heap has its quarantine, a nursery too: it
 // holds what the threads that share it free.

@@ -108,7 +108,7 @@ _Static_assert(HAK_L25_MAX >> HAK_SLAB_SHIFT < 1u << HAK_KEPT_LENGTH_BITS, "a le
 _Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_KEPT_LENGTH_BITS <= 32,
                "and a number");
 
-#define KEPT_MIN ((uint64_t)1 << 20) // bytes a thread may keep before it has learnt
+#define KEPT_MIN ((uint64_t)1 << 20) // bytes a thread may keep after the first regrets
 #define REGRETS_PER_DOUBLING 4
 #define IDLE_MS 1000
 

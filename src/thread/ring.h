@@ -19,8 +19,8 @@
 //
 // The L2.5 ring holds freed runs, which are in nobody's hands, each as it was: for the next block
 // of as many slabs, and neither cut nor merged (docs/decisions/0022-runs.md). They are
-// HAKMEM_L25_RING_CAP runs at most, and 1 MiB; more, up to HAKMEM_L25_RING_BYTES,
-// where runs are missed after others did not stay. They go
+// HAKMEM_L25_RING_CAP runs at most; none at first, then 1 MiB and more, up to
+// HAKMEM_L25_RING_BYTES, where runs are missed after others did not stay. They go
 // back with the thread's end, with every reclaim, and when they are not used.
 //
 // Owner only. Tests: test/unit/test_ring.c.

@@ -129,7 +129,7 @@ static void large_alignments(size_t largest, size_t b) {
   }
 }
 
-// The limit comes when the heap is in use already, as a sandbox does it.
+// The limit comes when the heap is in use already, just above what is mapped.
 static void limited_later(size_t what, size_t value) {
   char *p = filled_block(100000, 1);
   churn(1, 500);
