@@ -4,9 +4,13 @@
 // The new-handler and the exception come from the program's own C++ library
 // through weak references; this file is compiled with unwind tables (no landing
 // pads), so that an exception passes through it. Where one must not (nothrow),
-// new_handler.cpp catches it.
+// new_handler.cpp catches it. A C++ library that was loaded after this one is not
+// in those references: its own operators are then asked to fail as it does.
 
+#define _GNU_SOURCE // dladdr, RTLD_NEXT
 #include "api/api.h"
+
+#include <dlfcn.h>
 
 #include "core/print.h"
 #include "os/os.h"
@@ -21,6 +25,12 @@ extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));    // libstdc+
 
 bool hak_cxx_call_handler(handler_t handler); // new_handler.cpp
 
+// Not there in a program that is linked statically.
+extern __typeof__(dladdr) dladdr __attribute__((weak));
+extern __typeof__(dlopen) dlopen __attribute__((weak));
+extern __typeof__(dlsym) dlsym __attribute__((weak));
+extern __typeof__(dlclose) dlclose __attribute__((weak));
+
 void *_Znwm(size_t size);
 void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag);
 void *_ZnwmSt11align_val_t(size_t size, size_t alignment);
@@ -30,6 +40,49 @@ void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment);
 
 static handler_t handler_now(void) {
   return _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
+}
+
+// What the operator was asked for, and by whom.
+typedef struct {
+  size_t alignment, size;
+  const void *tag; // of the nothrow forms
+  const void *caller;
+} request_t;
+
+static bool same_object(const void *a, const void *b) {
+  Dl_info of_a, of_b;
+  return a && b && dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
+}
+
+// The operator of the C++ library that the caller's object has loaded, if it has; for the
+// program itself, of any that all can see. One that has no new-handler beside it is some
+// other allocator's.
+static HAK_COLD void *loaded_operator(const char *name, const void *caller) {
+  Dl_info info;
+  if (!dladdr || !dlopen || !dlsym || !dlclose || !dladdr(caller, &info)) return NULL;
+  void *handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  void *scope = handle ? handle : RTLD_NEXT;
+  void *found = dlsym(scope, name), *handler = dlsym(scope, "_ZSt15get_new_handlerv");
+  if (handle) dlclose(handle); // the caller is running: it stays
+  return same_object(found, handler) ? found : NULL;
+}
+
+// Its memory is ours: it calls malloc.
+static HAK_COLD void *ask_loaded(const request_t *r) {
+  bool aligned = r->alignment > 1;
+  uintptr_t f = (uintptr_t)loaded_operator(aligned ? "_ZnwmSt11align_val_t" : "_Znwm", r->caller);
+  if (!f) return NULL;
+  return aligned ? ((void *(*)(size_t, size_t))f)(r->size, r->alignment)
+                 : ((void *(*)(size_t))f)(r->size);
+}
+
+static HAK_COLD void *ask_loaded_nothrow(const request_t *r) {
+  bool aligned = r->alignment > 1;
+  uintptr_t f = (uintptr_t)loaded_operator(
+      aligned ? "_ZnwmSt11align_val_tRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t", r->caller);
+  if (!f) return NULL;
+  return aligned ? ((void *(*)(size_t, size_t, const void *))f)(r->size, r->alignment, r->tag)
+                 : ((void *(*)(size_t, const void *))f)(r->size, r->tag);
 }
 
 // Asks the new-handler for memory until there is some; without one NULL.
@@ -44,55 +97,57 @@ static void *retry(size_t alignment, size_t size) {
 }
 
 // The same for nothrow: NULL, too, when the handler throws.
-static void *retry_nothrow(size_t alignment, size_t size) {
+static void *retry_nothrow(size_t alignment, size_t size, const void *tag, const void *caller) {
   for (;;) {
     void *p = hak_front_alloc_aligned(alignment, size, NULL);
     if (p) return p;
+    if (!_ZSt15get_new_handlerv) {
+      p = ask_loaded_nothrow(&(request_t){alignment, size, tag, caller});
+      return p ? p : hak_api_no_memory();
+    }
     handler_t handler = handler_now();
     if (!handler || !hak_cxx_call_handler(handler)) return hak_api_no_memory();
   }
 }
 
-static HAK_COLD void no_memory(size_t size) {
+static HAK_COLD void *no_memory(size_t alignment, size_t size, const void *caller) {
   errno = ENOMEM;
   if (_ZSt17__throw_bad_allocv) _ZSt17__throw_bad_allocv();
+  void *p = ask_loaded(&(request_t){alignment, size, NULL, caller});
+  if (p) return p; // its new-handler has found some
   hak_message("out of memory in operator new(%u), and no C++ library to throw bad_alloc",
               (uint64_t)size);
   hak_os_abort();
 }
 
-HAK_NOINLINE static void *new_slow(size_t size) {
+HAK_NOINLINE static void *new_slow(size_t size, const void *caller) {
   void *p = retry(1, size);
-  if (HAK_UNLIKELY(!p)) no_memory(size);
-  return p;
+  return HAK_LIKELY(p != NULL) ? p : no_memory(1, size, caller);
 }
 
-HAK_NOINLINE static void *new_other(size_t size) {
+HAK_NOINLINE static void *new_other(size_t size, const void *caller) {
   void *p = hak_front_hit_l2(size);
-  return HAK_LIKELY(p != NULL) ? p : new_slow(size);
+  return HAK_LIKELY(p != NULL) ? p : new_slow(size, caller);
 }
 
 HAK_EXPORT HAK_HOT void *_Znwm(size_t size) {
   void *p = hak_front_hit(size);
-  return HAK_LIKELY(p != NULL) ? p : new_other(size);
+  return HAK_LIKELY(p != NULL) ? p : new_other(size, __builtin_return_address(0));
 }
 
 HAK_EXPORT void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag) {
-  (void)tag;
   void *p = hak_front_hit(size);
-  return p ? p : retry_nothrow(1, size);
+  return p ? p : retry_nothrow(1, size, tag, __builtin_return_address(0));
 }
 
 HAK_EXPORT void *_ZnwmSt11align_val_t(size_t size, size_t alignment) {
   void *p = retry(alignment, size);
-  if (!p) no_memory(size);
-  return p;
+  return p ? p : no_memory(alignment, size, __builtin_return_address(0));
 }
 
 HAK_EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment,
                                                     const void *tag) {
-  (void)tag;
-  return retry_nothrow(alignment, size);
+  return retry_nothrow(alignment, size, tag, __builtin_return_address(0));
 }
 
 #define HAK_DELETE(name, ...) \

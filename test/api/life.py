@@ -121,6 +121,12 @@ def dlopen_at_run_time(c):
         c.run(c.program("dlopen_host"), c.library, preload=False)
 
 
+def cxx_loaded_at_run_time(c):
+    """operator new fails as in any C++ program, whenever the C++ library came."""
+    for function in "throws_bad_alloc", "asks_the_handler":
+        c.run(c.program("cxx_host"), c.program("libcxx_plugin.so"), function)
+
+
 def preloaded_into_a_shell(c):
     out, _ = c.run("/bin/sh", "-c", "for i in 1 2 3; do echo $i | cat; done; echo done | sort")
     check(out == "1\n2\n3\ndone\n", repr(out))

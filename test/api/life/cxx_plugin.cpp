@@ -1,0 +1,63 @@
+// cxx_plugin.cpp: C++ that comes by dlopen into a program without any, and runs out of memory.
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string>
+
+namespace {
+
+const std::size_t kTooLarge = std::size_t{1} << 60;
+const std::align_val_t kLine{64};
+
+int calls;
+
+void ThrowAtTheThird() {
+  if (++calls == 3) throw std::bad_alloc();
+}
+
+template <typename F> bool Throws(F allocate) {
+  calls = 0;
+  try {
+    void *volatile p = allocate(kTooLarge);
+    (void)p;
+  } catch (const std::bad_alloc &) {
+    return true;
+  }
+  return false;
+}
+
+template <typename F> bool Null(F allocate) {
+  calls = 0;
+  void *volatile p = allocate(kTooLarge);
+  return p == nullptr;
+}
+
+bool EveryFormFails(int expected) {
+  bool ok = Throws([](std::size_t n) { return ::operator new(n); }) && calls == expected;
+  ok = ok && Throws([](std::size_t n) { return ::operator new[](n); }) && calls == expected;
+  ok = ok && Throws([](std::size_t n) { return ::operator new(n, kLine); }) && calls == expected;
+  ok = ok && Throws([](std::size_t n) { return ::operator new[](n, kLine); }) && calls == expected;
+  ok = ok && Null([](std::size_t n) { return ::operator new(n, std::nothrow); }) &&
+       calls == expected;
+  ok = ok && Null([](std::size_t n) { return ::operator new[](n, std::nothrow); }) &&
+       calls == expected;
+  ok = ok && Null([](std::size_t n) { return ::operator new(n, kLine, std::nothrow); }) &&
+       calls == expected;
+  return ok;
+}
+
+} // namespace
+
+extern "C" bool throws_bad_alloc() {
+  return EveryFormFails(0) && Throws([](std::size_t n) { // from within the C++ library
+           return new std::string(std::string().assign(n, 'x'));
+         });
+}
+
+extern "C" bool asks_the_handler() {
+  std::set_new_handler(ThrowAtTheThird);
+  bool ok = EveryFormFails(3);
+  std::set_new_handler(nullptr);
+  return ok;
+}
