@@ -31,6 +31,8 @@
 // Not a hit: allocate or fail with errno = ENOMEM.
 HAK_NOINLINE void *hak_api_alloc(size_t size);
 HAK_COLD void *hak_api_no_memory(void);
+// Code of the same program or library; false if that cannot be known.
+HAK_COLD bool hak_api_same_object(uintptr_t a, uintptr_t b);
 // free(p), after which the program says what it once asked for. Reported and ignored if
 // p is no such block.
 HAK_NOINLINE void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size);

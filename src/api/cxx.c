@@ -49,28 +49,24 @@ typedef struct {
   const void *caller;
 } request_t;
 
-static bool same_object(const void *a, const void *b) {
-  Dl_info of_a, of_b;
-  return a && b && dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
-}
-
 // The operator of the C++ library that the caller's object has loaded, if it has; for the
 // program itself, of any that all can see. One that has no new-handler beside it is some
 // other allocator's.
-static HAK_COLD void *loaded_operator(const char *name, const void *caller) {
+static HAK_COLD uintptr_t loaded_operator(const char *name, const void *caller) {
   Dl_info info;
-  if (!dladdr || !dlopen || !dlsym || !dlclose || !dladdr(caller, &info)) return NULL;
+  if (!dladdr || !dlopen || !dlsym || !dlclose || !dladdr(caller, &info)) return 0;
   void *handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   void *scope = handle ? handle : RTLD_NEXT;
-  void *found = dlsym(scope, name), *handler = dlsym(scope, "_ZSt15get_new_handlerv");
+  uintptr_t found = (uintptr_t)dlsym(scope, name);
+  uintptr_t handler = (uintptr_t)dlsym(scope, "_ZSt15get_new_handlerv");
   if (handle) dlclose(handle); // the caller is running: it stays
-  return same_object(found, handler) ? found : NULL;
+  return hak_api_same_object(found, handler) ? found : 0;
 }
 
 // Its memory is ours: it calls malloc.
 static HAK_COLD void *ask_loaded(const request_t *r) {
   bool aligned = r->alignment > 1;
-  uintptr_t f = (uintptr_t)loaded_operator(aligned ? "_ZnwmSt11align_val_t" : "_Znwm", r->caller);
+  uintptr_t f = loaded_operator(aligned ? "_ZnwmSt11align_val_t" : "_Znwm", r->caller);
   if (!f) return NULL;
   return aligned ? ((void *(*)(size_t, size_t))f)(r->size, r->alignment)
                  : ((void *(*)(size_t))f)(r->size);
@@ -78,7 +74,7 @@ static HAK_COLD void *ask_loaded(const request_t *r) {
 
 static HAK_COLD void *ask_loaded_nothrow(const request_t *r) {
   bool aligned = r->alignment > 1;
-  uintptr_t f = (uintptr_t)loaded_operator(
+  uintptr_t f = loaded_operator(
       aligned ? "_ZnwmSt11align_val_tRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t", r->caller);
   if (!f) return NULL;
   return aligned ? ((void *(*)(size_t, size_t, const void *))f)(r->size, r->alignment, r->tag)

@@ -14,9 +14,11 @@
 #define PART(name) HAK_INTERNAL extern const char hak_api_part_##name
 PART(aligned);
 PART(cxx);
+PART(derived);
 PART(glibc);
 PART(stats);
 __attribute__((used)) static const char *const parts[] = {&hak_api_part_aligned, &hak_api_part_cxx,
+                                                          &hak_api_part_derived,
                                                           &hak_api_part_glibc, &hak_api_part_stats};
 
 // After the destructors of the program and of libraries that were loaded later.
@@ -214,17 +216,12 @@ HAK_EXPORT void hak_free_aligned_sized(void *p, size_t alignment, size_t size) {
 HAK_ALIAS(hak_malloc) void *malloc(size_t size);
 HAK_ALIAS(hak_malloc) void *__libc_malloc(size_t size);
 HAK_ALIAS(hak_free) void free(void *p);
-HAK_ALIAS(hak_free) void cfree(void *p);
 HAK_ALIAS(hak_free) void __libc_free(void *p);
 HAK_ALIAS(hak_free) void __libc_cfree(void *p);
 HAK_ALIAS(hak_calloc) void *calloc(size_t count, size_t size);
 HAK_ALIAS(hak_calloc) void *__libc_calloc(size_t count, size_t size);
 HAK_ALIAS(hak_realloc) void *realloc(void *p, size_t size);
 HAK_ALIAS(hak_realloc) void *__libc_realloc(void *p, size_t size);
-HAK_ALIAS(hak_reallocarray) void *reallocarray(void *p, size_t count, size_t size);
 HAK_ALIAS(hak_reallocarray) void *__libc_reallocarray(void *p, size_t count, size_t size);
 HAK_ALIAS(hak_malloc_usable_size) size_t malloc_usable_size(const void *p);
-HAK_ALIAS(hak_free_sized) void free_sized(void *p, size_t size);
-HAK_ALIAS(hak_free_aligned_sized)
-void free_aligned_sized(void *p, size_t alignment, size_t size);
 #endif

@@ -127,6 +127,11 @@ def cxx_loaded_at_run_time(c):
         c.run(c.program("cxx_host"), c.program("libcxx_plugin.so"), function)
 
 
+def programs_own_malloc(c):
+    """What is defined by means of realloc and free goes to the program's own."""
+    c.run(c.program("own_malloc"))
+
+
 def preloaded_into_a_shell(c):
     out, _ = c.run("/bin/sh", "-c", "for i in 1 2 3; do echo $i | cat; done; echo done | sort")
     check(out == "1\n2\n3\ndone\n", repr(out))

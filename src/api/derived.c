@@ -1,0 +1,73 @@
+// derived.c: functions that are defined by means of another. A program that defines malloc
+// and its kin itself, as glibc's manual describes it, may leave them out: with its blocks
+// they go to its own realloc and free. Seen from this file those of the library's standard
+// names that the program defines are the program's; it is no part of any link-time
+// optimisation, which would take them for ours.
+
+#define _GNU_SOURCE // dladdr
+#include "api/api.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "hakmem/hakmem.h"
+
+HAK_API_PART(derived);
+
+// Not there in a program that is linked statically.
+extern __typeof__(dladdr) dladdr __attribute__((weak));
+
+bool hak_api_same_object(uintptr_t a, uintptr_t b) {
+  Dl_info of_a, of_b;
+  return a && b && dladdr && dladdr((void *)a, &of_a) && dladdr((void *)b, &of_b) &&
+         of_a.dli_fbase == of_b.dli_fbase;
+}
+
+#if !HAK_NO_OVERRIDE
+HAK_INLINE bool ours(uintptr_t function, uintptr_t own) {
+  HAK_IN_REGISTER(function);
+  return HAK_LIKELY(function == own);
+}
+#define OURS(name) ours((uintptr_t)(name), (uintptr_t)(hak_##name))
+
+// The C library's stands there when this library came by dlopen: who finds these functions
+// by dlsym means our blocks.
+static bool of_program(uintptr_t function) {
+  return !hak_api_same_object(function, (uintptr_t)__errno_location);
+}
+
+static HAK_COLD void *other_realloc(void *p, size_t count, size_t size) {
+  size_t total;
+  if (__builtin_mul_overflow(count, size, &total)) return hak_api_no_memory();
+  return of_program((uintptr_t)realloc) ? realloc(p, total) : hak_realloc(p, total);
+}
+
+static HAK_COLD void other_free(void *p) {
+  if (of_program((uintptr_t)free)) free(p);
+  else hak_free(p);
+}
+
+void *reallocarray(void *p, size_t count, size_t size);
+void cfree(void *p);
+void free_sized(void *p, size_t size);
+void free_aligned_sized(void *p, size_t alignment, size_t size);
+
+HAK_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
+  return OURS(realloc) ? hak_reallocarray(p, count, size) : other_realloc(p, count, size);
+}
+
+HAK_EXPORT void cfree(void *p) {
+  if (OURS(free)) hak_free(p);
+  else other_free(p);
+}
+
+HAK_EXPORT void free_sized(void *p, size_t size) {
+  if (OURS(free)) hak_free_sized(p, size);
+  else other_free(p);
+}
+
+HAK_EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size) {
+  if (OURS(free)) hak_free_aligned_sized(p, alignment, size);
+  else other_free(p);
+}
+#endif
