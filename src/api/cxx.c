@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 
+#include "api/cxx.h"
 #include "core/print.h"
 #include "os/os.h"
 #include "thread/front.h"
@@ -23,20 +24,11 @@ typedef void (*handler_t)(void);
 extern handler_t _ZSt15get_new_handlerv(void) __attribute__((weak)); // std::get_new_handler
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));    // libstdc++
 
-bool hak_cxx_call_handler(handler_t handler); // new_handler.cpp
-
 // Not there in a program that is linked statically.
 extern __typeof__(dladdr) dladdr __attribute__((weak));
 extern __typeof__(dlopen) dlopen __attribute__((weak));
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 extern __typeof__(dlclose) dlclose __attribute__((weak));
-
-void *_Znwm(size_t size);
-void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag);
-void *_ZnwmSt11align_val_t(size_t size, size_t alignment);
-void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag);
-void _ZdlPvm(void *p, size_t size);
-void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment);
 
 static handler_t handler_now(void) {
   return _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
@@ -116,6 +108,13 @@ static HAK_COLD void *no_memory(size_t alignment, size_t size, const void *calle
   hak_os_abort();
 }
 
+#define CALLER __builtin_return_address(0)
+
+static void *new_aligned(size_t size, size_t alignment, const void *caller) {
+  void *p = retry(alignment, size);
+  return p ? p : no_memory(alignment, size, caller);
+}
+
 HAK_NOINLINE static void *new_slow(size_t size, const void *caller) {
   void *p = retry(1, size);
   return HAK_LIKELY(p != NULL) ? p : no_memory(1, size, caller);
@@ -126,61 +125,183 @@ HAK_NOINLINE static void *new_other(size_t size, const void *caller) {
   return HAK_LIKELY(p != NULL) ? p : new_slow(size, caller);
 }
 
-HAK_EXPORT HAK_HOT void *_Znwm(size_t size) {
+// ---------------------------------------------------------------------------
+// The forms that a program may replace alone.
+
+HAK_HOT static void *own_new(size_t size) {
   void *p = hak_front_hit(size);
-  return HAK_LIKELY(p != NULL) ? p : new_other(size, __builtin_return_address(0));
+  return HAK_LIKELY(p != NULL) ? p : new_other(size, CALLER);
+}
+HAK_ALIAS(own_new) void *_Znwm(size_t size);
+
+static void *own_new_aligned(size_t size, size_t alignment) {
+  return new_aligned(size, alignment, CALLER);
+}
+HAK_ALIAS(own_new_aligned) void *_ZnwmSt11align_val_t(size_t size, size_t alignment);
+
+HAK_HOT static void own_delete(void *p) { hak_front_free(p, "operator delete"); }
+HAK_ALIAS(own_delete) void _ZdlPv(void *p);
+
+static void own_delete_aligned(void *p, HAK_UNUSED size_t alignment) {
+  hak_front_free(p, "operator delete");
+}
+HAK_ALIAS(own_delete_aligned) void _ZdlPvSt11align_val_t(void *p, size_t alignment);
+
+// ---------------------------------------------------------------------------
+// The others, which are defined by means of those and of each other: straight to the heap
+// if the program has replaced none (OURS), else as the standard describes it.
+
+// Known, and so it is: becomes true once, the first time that one of them is called. Not atomic,
+// so that it is compared where it lies.
+static bool ours;
+#define OURS HAK_LIKELY(ours)
+
+static void *own_new_array(size_t size);
+static void *own_new_aligned_array(size_t size, size_t alignment);
+static void own_delete_array(void *p);
+static void own_delete_aligned_array(void *p, size_t alignment);
+
+// By names that no program can replace.
+static const hak_cxx_forms_t own = {
+    own_new,    own_new_array,    own_new_aligned,    own_new_aligned_array,
+    own_delete, own_delete_array, own_delete_aligned, own_delete_aligned_array};
+
+static bool find_out(void) {
+  bool same = hak_cxx_same(&own);
+  if (same) ours = true;
+  return same;
 }
 
-HAK_EXPORT void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag) {
+static HAK_COLD void *other_array(size_t size, const void *caller) {
+  return find_out() ? new_other(size, caller) : hak_cxx_public.allocate(size);
+}
+
+static HAK_COLD void *other_aligned_array(size_t size, size_t alignment, const void *caller) {
+  return find_out() ? new_aligned(size, alignment, caller)
+                    : hak_cxx_public.allocate_aligned(size, alignment);
+}
+
+static HAK_COLD void *other_nothrow(void *(*by_program)(size_t), size_t size, const void *tag,
+                                    const void *caller) {
+  return find_out() ? retry_nothrow(1, size, tag, caller) : hak_cxx_try(by_program, size);
+}
+
+static HAK_COLD void *other_aligned_nothrow(void *(*by_program)(size_t, size_t), size_t size,
+                                            size_t alignment, const void *tag, const void *caller) {
+  return find_out() ? retry_nothrow(alignment, size, tag, caller)
+                    : hak_cxx_try_aligned(by_program, size, alignment);
+}
+
+HAK_HOT static void *own_new_array(size_t size) {
+  if (!OURS) return other_array(size, CALLER);
   void *p = hak_front_hit(size);
-  return p ? p : retry_nothrow(1, size, tag, __builtin_return_address(0));
+  return HAK_LIKELY(p != NULL) ? p : new_other(size, CALLER);
+}
+HAK_ALIAS(own_new_array) void *_Znam(size_t size);
+
+static void *own_new_aligned_array(size_t size, size_t alignment) {
+  if (!OURS) return other_aligned_array(size, alignment, CALLER);
+  return new_aligned(size, alignment, CALLER);
+}
+HAK_ALIAS(own_new_aligned_array) void *_ZnamSt11align_val_t(size_t size, size_t alignment);
+
+#define NOTHROW(name, means) \
+  HAK_EXPORT void *name(size_t size, const void *tag) { \
+    if (!OURS) return other_nothrow(hak_cxx_public.means, size, tag, CALLER); \
+    void *p = hak_front_hit(size); \
+    return p ? p : retry_nothrow(1, size, tag, CALLER); \
+  }
+NOTHROW(_ZnwmRKSt9nothrow_t, allocate)
+NOTHROW(_ZnamRKSt9nothrow_t, allocate_array)
+
+#define NOTHROW_ALIGNED(name, means) \
+  HAK_EXPORT void *name(size_t size, size_t alignment, const void *tag) { \
+    if (!OURS) return other_aligned_nothrow(hak_cxx_public.means, size, alignment, tag, CALLER); \
+    return retry_nothrow(alignment, size, tag, CALLER); \
+  }
+NOTHROW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, allocate_aligned)
+NOTHROW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, allocate_aligned_array)
+
+// Of delete: what it calls for the program's blocks is in the name.
+static HAK_COLD void other_delete(void *p) {
+  if (find_out()) hak_front_free(p, "operator delete");
+  else hak_cxx_public.release(p);
 }
 
-HAK_EXPORT void *_ZnwmSt11align_val_t(size_t size, size_t alignment) {
-  void *p = retry(alignment, size);
-  return p ? p : no_memory(alignment, size, __builtin_return_address(0));
+static HAK_COLD void other_delete_array(void *p) {
+  if (find_out()) hak_front_free(p, "operator delete");
+  else hak_cxx_public.release_array(p);
 }
 
-HAK_EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment,
-                                                    const void *tag) {
-  return retry_nothrow(alignment, size, tag, __builtin_return_address(0));
+static HAK_COLD void other_delete_aligned(void *p, size_t alignment) {
+  if (find_out()) hak_front_free(p, "operator delete");
+  else hak_cxx_public.release_aligned(p, alignment);
 }
 
-#define HAK_DELETE(name, ...) \
-  void name(void *p, ##__VA_ARGS__); \
-  HAK_EXPORT HAK_HOT void name(void *p, ##__VA_ARGS__) { hak_front_free(p, "operator delete"); }
-typedef size_t align_t;
-typedef const void *tag_t;
-HAK_DELETE(_ZdlPv)
-HAK_DELETE(_ZdlPvRKSt9nothrow_t, HAK_UNUSED tag_t t)
-HAK_DELETE(_ZdlPvSt11align_val_t, HAK_UNUSED align_t a)
-HAK_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, HAK_UNUSED align_t a, HAK_UNUSED tag_t t)
+static HAK_COLD void other_delete_aligned_array(void *p, size_t alignment) {
+  if (find_out()) hak_front_free(p, "operator delete");
+  else hak_cxx_public.release_aligned_array(p, alignment);
+}
+
+HAK_HOT static void own_delete_array(void *p) {
+  if (OURS) hak_front_free(p, "operator delete");
+  else other_delete(p);
+}
+HAK_ALIAS(own_delete_array) void _ZdaPv(void *p);
+
+static void own_delete_aligned_array(void *p, size_t alignment) {
+  if (OURS) hak_front_free(p, "operator delete");
+  else other_delete_aligned(p, alignment);
+}
+HAK_ALIAS(own_delete_aligned_array) void _ZdaPvSt11align_val_t(void *p, size_t alignment);
+
+#define DELETE_NOTHROW(name, other) \
+  HAK_EXPORT void name(void *p, HAK_UNUSED const void *tag) { \
+    if (OURS) hak_front_free(p, "operator delete"); \
+    else other(p); \
+  }
+DELETE_NOTHROW(_ZdlPvRKSt9nothrow_t, other_delete)
+DELETE_NOTHROW(_ZdaPvRKSt9nothrow_t, other_delete_array)
+
+#define DELETE_ALIGNED_NOTHROW(name, other) \
+  HAK_EXPORT void name(void *p, size_t alignment, HAK_UNUSED const void *tag) { \
+    if (OURS) hak_front_free(p, "operator delete"); \
+    else other(p, alignment); \
+  }
+DELETE_ALIGNED_NOTHROW(_ZdlPvSt11align_val_tRKSt9nothrow_t, other_delete_aligned)
+DELETE_ALIGNED_NOTHROW(_ZdaPvSt11align_val_tRKSt9nothrow_t, other_delete_aligned_array)
 
 HAK_NOINLINE static void delete_other(void *p, size_t size) {
   if (!hak_front_free_sized_other(p, size, "operator delete"))
     hak_api_free_sized("operator delete", p, 1, size);
 }
 
-HAK_EXPORT HAK_HOT void _ZdlPvm(void *p, size_t size) {
-  if (HAK_UNLIKELY(!hak_front_free_sized(p, size, "operator delete"))) delete_other(p, size);
+static HAK_COLD void other_delete_sized(void (*by_program)(void *), void *p, size_t size) {
+  if (find_out()) delete_other(p, size);
+  else by_program(p);
 }
 
-HAK_EXPORT void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment) {
-  if (!hak_front_free_aligned_sized(p, alignment, size, "operator delete"))
-    hak_api_free_sized("operator delete", p, alignment, size);
+static HAK_COLD void other_delete_aligned_sized(void (*by_program)(void *, size_t), void *p,
+                                                size_t size, size_t alignment) {
+  if (find_out()) hak_api_free_sized("operator delete", p, alignment, size);
+  else by_program(p, alignment);
 }
 
-// The array forms.
-HAK_ALIAS(_Znwm) void *_Znam(size_t size);
-HAK_ALIAS(_ZnwmRKSt9nothrow_t) void *_ZnamRKSt9nothrow_t(size_t size, const void *tag);
-HAK_ALIAS(_ZnwmSt11align_val_t) void *_ZnamSt11align_val_t(size_t size, size_t alignment);
-HAK_ALIAS(_ZnwmSt11align_val_tRKSt9nothrow_t)
-void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag);
-HAK_ALIAS(_ZdlPv) void _ZdaPv(void *p);
-HAK_ALIAS(_ZdlPvRKSt9nothrow_t) void _ZdaPvRKSt9nothrow_t(void *p, tag_t tag);
-HAK_ALIAS(_ZdlPvSt11align_val_t) void _ZdaPvSt11align_val_t(void *p, align_t alignment);
-HAK_ALIAS(_ZdlPvSt11align_val_tRKSt9nothrow_t)
-void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *p, align_t alignment, tag_t tag);
-HAK_ALIAS(_ZdlPvm) void _ZdaPvm(void *p, size_t size);
-HAK_ALIAS(_ZdlPvmSt11align_val_t) void _ZdaPvmSt11align_val_t(void *p, size_t size, size_t align);
+#define DELETE_SIZED(name, means) \
+  HAK_EXPORT HAK_HOT void name(void *p, size_t size) { \
+    if (!OURS) other_delete_sized(hak_cxx_public.means, p, size); \
+    else if (HAK_UNLIKELY(!hak_front_free_sized(p, size, "operator delete"))) \
+      delete_other(p, size); \
+  }
+DELETE_SIZED(_ZdlPvm, release)
+DELETE_SIZED(_ZdaPvm, release_array)
+
+#define DELETE_ALIGNED_SIZED(name, means) \
+  HAK_EXPORT void name(void *p, size_t size, size_t alignment) { \
+    if (!OURS) other_delete_aligned_sized(hak_cxx_public.means, p, size, alignment); \
+    else if (!hak_front_free_aligned_sized(p, alignment, size, "operator delete")) \
+      hak_api_free_sized("operator delete", p, alignment, size); \
+  }
+DELETE_ALIGNED_SIZED(_ZdlPvmSt11align_val_t, release_aligned)
+DELETE_ALIGNED_SIZED(_ZdaPvmSt11align_val_t, release_aligned_array)
 #endif

@@ -1,6 +1,6 @@
 // derived.c: functions that are defined by means of another. A program that defines malloc
 // and its kin itself, as glibc's manual describes it, may leave them out: with its blocks
-// they go to its own realloc and free. Seen from this file those of the library's standard
+// they go to its own realloc and free. Likewise the forms of operator new and delete. Seen from this file those of the library's standard
 // names that the program defines are the program's; it is no part of any link-time
 // optimisation, which would take them for ours.
 
@@ -9,7 +9,9 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "api/cxx.h"
 #include "hakmem/hakmem.h"
 
 HAK_API_PART(derived);
@@ -69,5 +71,16 @@ HAK_EXPORT void free_sized(void *p, size_t size) {
 HAK_EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size) {
   if (OURS(free)) hak_free_aligned_sized(p, alignment, size);
   else other_free(p);
+}
+
+// ---------------------------------------------------------------------------
+// C++
+
+const hak_cxx_forms_t hak_cxx_public = {
+    _Znwm,  _Znam,  _ZnwmSt11align_val_t,  _ZnamSt11align_val_t,
+    _ZdlPv, _ZdaPv, _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t};
+
+bool hak_cxx_same(const hak_cxx_forms_t *own) {
+  return memcmp(own, &hak_cxx_public, sizeof(*own)) == 0;
 }
 #endif

@@ -1,5 +1,5 @@
-// new_handler.cpp: calls a new-handler that may throw on behalf of a function that
-// must not ([new.delete.single]: the nothrow forms return null then). The only C++
+// new_handler.cpp: calls a new-handler, or the program's own operator new, that may throw
+// on behalf of a function that must not ([new.delete.single]: the nothrow forms return null then). The only C++
 // of the library; what it needs of a C++ runtime is weak, so that the library
 // depends on none: a program without one has no handler that could throw.
 
@@ -8,6 +8,8 @@ __asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_end_catch\n"
         ".weak _Unwind_Resume\n");
 
+using size_t = decltype(sizeof 0);
+
 // False if it threw.
 extern "C" bool hak_cxx_call_handler(void (*handler)()) noexcept {
   try {
@@ -15,5 +17,23 @@ extern "C" bool hak_cxx_call_handler(void (*handler)()) noexcept {
     return true;
   } catch (...) {
     return false;
+  }
+}
+
+// NULL if it threw.
+extern "C" void *hak_cxx_try(void *(*allocate)(size_t), size_t size) noexcept {
+  try {
+    return allocate(size);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+extern "C" void *hak_cxx_try_aligned(void *(*allocate)(size_t, size_t), size_t size,
+                                     size_t alignment) noexcept {
+  try {
+    return allocate(size, alignment);
+  } catch (...) {
+    return nullptr;
   }
 }

@@ -132,6 +132,11 @@ def programs_own_malloc(c):
     c.run(c.program("own_malloc"))
 
 
+def programs_own_operator_new(c):
+    """The forms of new and delete that the program has not replaced call those it has."""
+    c.run(c.program("own_new"))
+
+
 def preloaded_into_a_shell(c):
     out, _ = c.run("/bin/sh", "-c", "for i in 1 2 3; do echo $i | cat; done; echo done | sort")
     check(out == "1\n2\n3\ndone\n", repr(out))
