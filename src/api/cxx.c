@@ -126,26 +126,29 @@ HAK_NOINLINE static void *new_other(size_t size, const void *caller) {
 }
 
 // ---------------------------------------------------------------------------
-// The forms that a program may replace alone.
+// The forms that a program may replace alone. All are weak: a program that is linked to the
+// static library may define any of them as well.
+
+#define HAK_WEAK __attribute__((weak))
 
 HAK_HOT static void *own_new(size_t size) {
   void *p = hak_front_hit(size);
   return HAK_LIKELY(p != NULL) ? p : new_other(size, CALLER);
 }
-HAK_ALIAS(own_new) void *_Znwm(size_t size);
+HAK_ALIAS(own_new) HAK_WEAK void *_Znwm(size_t size);
 
 static void *own_new_aligned(size_t size, size_t alignment) {
   return new_aligned(size, alignment, CALLER);
 }
-HAK_ALIAS(own_new_aligned) void *_ZnwmSt11align_val_t(size_t size, size_t alignment);
+HAK_ALIAS(own_new_aligned) HAK_WEAK void *_ZnwmSt11align_val_t(size_t size, size_t alignment);
 
 HAK_HOT static void own_delete(void *p) { hak_front_free(p, "operator delete"); }
-HAK_ALIAS(own_delete) void _ZdlPv(void *p);
+HAK_ALIAS(own_delete) HAK_WEAK void _ZdlPv(void *p);
 
 static void own_delete_aligned(void *p, HAK_UNUSED size_t alignment) {
   hak_front_free(p, "operator delete");
 }
-HAK_ALIAS(own_delete_aligned) void _ZdlPvSt11align_val_t(void *p, size_t alignment);
+HAK_ALIAS(own_delete_aligned) HAK_WEAK void _ZdlPvSt11align_val_t(void *p, size_t alignment);
 
 // ---------------------------------------------------------------------------
 // The others, which are defined by means of those and of each other: straight to the heap
@@ -197,16 +200,16 @@ HAK_HOT static void *own_new_array(size_t size) {
   void *p = hak_front_hit(size);
   return HAK_LIKELY(p != NULL) ? p : new_other(size, CALLER);
 }
-HAK_ALIAS(own_new_array) void *_Znam(size_t size);
+HAK_ALIAS(own_new_array) HAK_WEAK void *_Znam(size_t size);
 
 static void *own_new_aligned_array(size_t size, size_t alignment) {
   if (!OURS) return other_aligned_array(size, alignment, CALLER);
   return new_aligned(size, alignment, CALLER);
 }
-HAK_ALIAS(own_new_aligned_array) void *_ZnamSt11align_val_t(size_t size, size_t alignment);
+HAK_ALIAS(own_new_aligned_array) HAK_WEAK void *_ZnamSt11align_val_t(size_t size, size_t alignment);
 
 #define NOTHROW(name, means) \
-  HAK_EXPORT void *name(size_t size, const void *tag) { \
+  HAK_EXPORT HAK_WEAK void *name(size_t size, const void *tag) { \
     if (!OURS) return other_nothrow(hak_cxx_public.means, size, tag, CALLER); \
     void *p = hak_front_hit(size); \
     return p ? p : retry_nothrow(1, size, tag, CALLER); \
@@ -215,7 +218,7 @@ NOTHROW(_ZnwmRKSt9nothrow_t, allocate)
 NOTHROW(_ZnamRKSt9nothrow_t, allocate_array)
 
 #define NOTHROW_ALIGNED(name, means) \
-  HAK_EXPORT void *name(size_t size, size_t alignment, const void *tag) { \
+  HAK_EXPORT HAK_WEAK void *name(size_t size, size_t alignment, const void *tag) { \
     if (!OURS) return other_aligned_nothrow(hak_cxx_public.means, size, alignment, tag, CALLER); \
     return retry_nothrow(alignment, size, tag, CALLER); \
   }
@@ -247,16 +250,16 @@ HAK_HOT static void own_delete_array(void *p) {
   if (OURS) hak_front_free(p, "operator delete");
   else other_delete(p);
 }
-HAK_ALIAS(own_delete_array) void _ZdaPv(void *p);
+HAK_ALIAS(own_delete_array) HAK_WEAK void _ZdaPv(void *p);
 
 static void own_delete_aligned_array(void *p, size_t alignment) {
   if (OURS) hak_front_free(p, "operator delete");
   else other_delete_aligned(p, alignment);
 }
-HAK_ALIAS(own_delete_aligned_array) void _ZdaPvSt11align_val_t(void *p, size_t alignment);
+HAK_ALIAS(own_delete_aligned_array) HAK_WEAK void _ZdaPvSt11align_val_t(void *p, size_t alignment);
 
 #define DELETE_NOTHROW(name, other) \
-  HAK_EXPORT void name(void *p, HAK_UNUSED const void *tag) { \
+  HAK_EXPORT HAK_WEAK void name(void *p, HAK_UNUSED const void *tag) { \
     if (OURS) hak_front_free(p, "operator delete"); \
     else other(p); \
   }
@@ -264,7 +267,7 @@ DELETE_NOTHROW(_ZdlPvRKSt9nothrow_t, other_delete)
 DELETE_NOTHROW(_ZdaPvRKSt9nothrow_t, other_delete_array)
 
 #define DELETE_ALIGNED_NOTHROW(name, other) \
-  HAK_EXPORT void name(void *p, size_t alignment, HAK_UNUSED const void *tag) { \
+  HAK_EXPORT HAK_WEAK void name(void *p, size_t alignment, HAK_UNUSED const void *tag) { \
     if (OURS) hak_front_free(p, "operator delete"); \
     else other(p, alignment); \
   }
@@ -288,7 +291,7 @@ static HAK_COLD void other_delete_aligned_sized(void (*by_program)(void *, size_
 }
 
 #define DELETE_SIZED(name, means) \
-  HAK_EXPORT HAK_HOT void name(void *p, size_t size) { \
+  HAK_EXPORT HAK_HOT HAK_WEAK void name(void *p, size_t size) { \
     if (!OURS) other_delete_sized(hak_cxx_public.means, p, size); \
     else if (HAK_UNLIKELY(!hak_front_free_sized(p, size, "operator delete"))) \
       delete_other(p, size); \
@@ -297,7 +300,7 @@ DELETE_SIZED(_ZdlPvm, release)
 DELETE_SIZED(_ZdaPvm, release_array)
 
 #define DELETE_ALIGNED_SIZED(name, means) \
-  HAK_EXPORT void name(void *p, size_t size, size_t alignment) { \
+  HAK_EXPORT HAK_WEAK void name(void *p, size_t size, size_t alignment) { \
     if (!OURS) other_delete_aligned_sized(hak_cxx_public.means, p, size, alignment); \
     else if (!hak_front_free_aligned_sized(p, alignment, size, "operator delete")) \
       hak_api_free_sized("operator delete", p, alignment, size); \

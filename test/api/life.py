@@ -135,6 +135,7 @@ def programs_own_malloc(c):
 def programs_own_operator_new(c):
     """The forms of new and delete that the program has not replaced call those it has."""
     c.run(c.program("own_new"))
+    c.run(c.program("own_new-static"), preload=False)
 
 
 def preloaded_into_a_shell(c):
