@@ -154,10 +154,10 @@ HAK_ALIAS(own_delete_aligned) HAK_WEAK void _ZdlPvSt11align_val_t(void *p, size_
 // The others, which are defined by means of those and of each other: straight to the heap
 // if the program has replaced none (OURS), else as the standard describes it.
 
-// Known, and so it is: becomes true once, the first time that one of them is called. Not atomic,
-// so that it is compared where it lies.
-static bool ours;
-#define OURS HAK_LIKELY(ours)
+// Known, and so it is: becomes true once, at the first call of one of them. Relaxed: what it says
+// has been so since the program was loaded.
+static _Atomic bool ours;
+#define OURS HAK_LIKELY(hak_load_relaxed(&ours))
 
 static void *own_new_array(size_t size);
 static void *own_new_aligned_array(size_t size, size_t alignment);
@@ -171,7 +171,7 @@ static const hak_cxx_forms_t own = {
 
 static bool find_out(void) {
   bool same = hak_cxx_same(&own);
-  if (same) ours = true;
+  if (same) hak_store_relaxed(&ours, true);
   return same;
 }
 

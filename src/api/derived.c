@@ -1,8 +1,9 @@
 // derived.c: functions that are defined by means of another. A program that defines malloc
 // and its kin itself, as glibc's manual describes it, may leave them out: with its blocks
-// they go to its own realloc and free. Likewise the forms of operator new and delete. Seen from this file those of the library's standard
-// names that the program defines are the program's; it is no part of any link-time
-// optimisation, which would take them for ours.
+// they go to its own realloc and free. Likewise the forms of operator new and delete. Seen
+// from this file those of the library's standard names that the program defines are the
+// program's; it is no part of any link-time optimisation, which would take them for ours.
+// Tests: api.life.programs_own_malloc, programs_own_operator_new.
 
 #define _GNU_SOURCE // dladdr
 #include "api/api.h"

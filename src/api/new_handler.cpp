@@ -1,7 +1,7 @@
 // new_handler.cpp: calls a new-handler, or the program's own operator new, that may throw
-// on behalf of a function that must not ([new.delete.single]: the nothrow forms return null then). The only C++
-// of the library; what it needs of a C++ runtime is weak, so that the library
-// depends on none: a program without one has no handler that could throw.
+// on behalf of a function that must not ([new.delete.single]: the nothrow forms return null
+// then). The only C++ of the library; what it needs of a C++ runtime is weak, so that the
+// library depends on none: a program without one has no handler that could throw.
 
 __asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_begin_catch\n"
