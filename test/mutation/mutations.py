@@ -44,7 +44,7 @@ MUTATIONS = (
              "",
              ("unit_threads",), ("unit.threads",)),
     Mutation("remote", "no block freed by another thread is lost", "src/thread/heap.c",
-             "  hak_quarantine_flush(heap);\n  hak_remote_flush(heap);\n  hak_heap_drain(heap);\n  for",
+             "  hand_over(heap);\n  hak_heap_drain(heap);\n  for",
              "  hak_quarantine_flush(heap);\n  hak_heap_drain(heap);\n  for",
              ("unit_threads",), ("unit.threads",)),
     Mutation("calloc", "calloc gives zeros, also where it knows better than to write them", "src/thread/front.c",
