@@ -135,7 +135,7 @@ void *hak_huge_resize(void *p, size_t size) {
   if (!target && total < old_total) return p;
   // Memory is short: without what it need not have, and without what is kept.
   if (!target && total != exact) target = resize(p, entry, old_total, total = exact);
-  if (!target && hak_huge_cache_trim(0)) target = resize(p, entry, old_total, total = exact);
+  if (!target && hak_huge_cache_trim(0)) target = resize(p, entry, old_total, total);
   if (!target) return NULL;
   // All of it: a mapping of two kinds could not be moved in one call.
   if (full) advise(target, total);

@@ -12,8 +12,9 @@ static uint32_t range_end;   // numbers below lie in the range
 static uint32_t max_numbers; // numbers below may be used
 
 // Guard gaps (secure library): every second number in the range stays without memory, so
-// that a write beyond a SuperSlab faults; the last is GAPS_END - 2. Each gap costs the kernel two mappings, hence
-// only so many; and where it has no room for another mapping, all gaps are filled.
+// that a write beyond a SuperSlab faults; the last is GAPS_END - 2. Each gap costs the kernel
+// two mappings, hence only so many; and where it has no room for another mapping, all gaps are
+// filled.
 #define GAPS_END (2u * 8192)
 static _Atomic bool gaps_filled;
 
