@@ -78,16 +78,23 @@ void hak_slab_clear(hak_slab_t *slab) {
 uint32_t hak_slab_live_now(hak_slab_t *slab) {
   uint32_t capacity = hak_classes[hak_slab_class(slab)].capacity;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
-  // The owner may be between the two words of a place change: read again.
-  for (unsigned tries = 0; tries < 8; tries++) {
-    uint64_t remote = hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED;
-    uint64_t away = tiny ? remote >> HAK_REMOTE_COUNT_SHIFT : hak_count_bits64(remote);
-    uint64_t live = tiny ? hak_load_relaxed(&slab->allocs) + hak_load_relaxed(&slab->frees_left) -
-                               HAK_FREES_BIAS
-                         : capacity - hak_count_bits64(hak_load_relaxed(&slab->mask));
-    if (live - away <= capacity) return (uint32_t)(live - away);
+  uint64_t plausible = 0;
+  // The owner writes the words one after the other, and this thread may lose its processor between
+  // two loads: what was read belongs together if neither of the other words has changed meanwhile.
+  for (unsigned tries = 0; tries < 16; tries++) {
+    uint64_t remote = hak_load_acquire(&slab->remote);
+    uint64_t allocs = tiny ? hak_load_acquire(&slab->allocs) : 0;
+    uint64_t left = hak_load_acquire(tiny ? &slab->frees_left : &slab->mask);
+    uint64_t live = tiny ? allocs + left - HAK_FREES_BIAS : capacity - hak_count_bits64(left);
+    uint64_t away = remote & ~HAK_REMOTE_QUEUED;
+    live -= tiny ? away >> HAK_REMOTE_COUNT_SHIFT : hak_count_bits64(away);
+    if (live > capacity) continue;
+    plausible = live;
+    if (hak_load_relaxed(&slab->remote) == remote &&
+        (!tiny || hak_load_relaxed(&slab->allocs) == allocs))
+      break;
   }
-  return 0;
+  return (uint32_t)plausible;
 }
 
 #if HAK_SECURE

@@ -171,7 +171,7 @@ static void what_is_in_use(void) {
   unsigned seen = 0; // pages that the two calls before looked at
   for (size_t at = size / 2; at < size; at += page) seen += hak_os_filled(p + at, page);
   CHECK(seen <= 2);
-  if (!SANITIZED) CHECK(status_kib("VmRSS:") < rss + 256); // to look takes no memory
+  if (!SANITIZED) CHECK(status_kib("VmRSS:") < rss + size / 4 / KIB); // to look takes no memory
   use_every(p, size, DENSE);
   CHECK(hak_os_filled(p, size) || !pages_are_told());
   CHECK(hak_os_filled(p, page) || !pages_are_told());
@@ -297,6 +297,7 @@ static void *map_and_use(void *unused) {
   return unused;
 }
 static void refused_growth_is_nobody_elses(void) {
+  if (EMULATED) return; // qemu notes something for each of the 2^32 pages asked for
   unsigned char *p = hak_malloc(8 * MIB);
   fill(p, 8 * MIB, 1);
   pthread_t other = unit_start(map_and_use, NULL);
