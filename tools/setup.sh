@@ -91,6 +91,11 @@ target=$1
 
 say() { echo "setup: $*" >&2; }
 
+if [[ $target == test && $PWD =~ [[:blank:]:] ]]; then
+  say "the tests preload libraries, and LD_PRELOAD ends a name at a blank or a colon: please move $PWD"
+  exit 1
+fi
+
 present() {
   case "$1" in
   py:*) python3 -c "import ${1#py:}" 2>/dev/null ;;
