@@ -49,6 +49,9 @@ void malloc_stats(void);
 int malloc_info(int options, FILE *stream);
 int mallopt(int parameter, int value);
 
+// What is in use was counted before what there is, by other threads too.
+static size_t rest(size_t all, size_t used) { return all > used ? all - used : 0; }
+
 static info_t info(void) {
   hak_report_t r;
   hak_stats_collect(&r);
@@ -60,7 +63,7 @@ static info_t info(void) {
       .hblks = r.huge_live,
       .hblkhd = r.total.huge_bytes,
       .uordblks = used,
-      .fordblks = kept - used,
+      .fordblks = rest(kept, used),
   };
 }
 
@@ -93,7 +96,7 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     if (!r.classes[c].slabs) continue;
     size_t size = hak_class_size(c), capacity = r.classes[c].slabs * hak_classes[c].capacity;
-    size_t idle = capacity - r.classes[c].live;
+    size_t idle = rest(capacity, r.classes[c].live);
     fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", size, size,
             idle * size, idle);
   }
@@ -106,8 +109,9 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
       "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
       "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
       0ULL,
-      (unsigned long long)(r.total.superslab_bytes + r.total.huge_cached_bytes +
-                           r.total.huge_bytes - r.total.live_bytes),
+      (unsigned long long)rest(r.total.superslab_bytes + r.total.huge_cached_bytes +
+                                   r.total.huge_bytes,
+                               r.total.live_bytes),
       (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.peak_bytes,
       (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.live_blocks,
       (unsigned long long)r.total.live_bytes, (unsigned long long)r.huge_live,

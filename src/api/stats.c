@@ -92,12 +92,15 @@ static void add_totals(hak_report_t *r) {
   t->live_blocks = r->l25_live + r->huge_live + hak_load_relaxed(&hak_guard_counts.live);
   t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
+    // Words of a running thread are read one after the other: there may be more live blocks in a
+    // later one than an earlier one has handed out.
+    if (r->classes[c].allocs < r->classes[c].live) r->classes[c].allocs = r->classes[c].live;
     *(c < HAK_TINY_CLASSES ? &t->tiny_allocs : &t->l2_allocs) += r->classes[c].allocs;
     t->live_blocks += r->classes[c].live;
     t->live_bytes += r->classes[c].live * hak_class_size(c);
   }
   t->allocs = t->tiny_allocs + t->l2_allocs + t->l25_allocs + t->huge_allocs + t->guard_allocs;
-  t->frees = t->allocs - t->live_blocks;
+  t->frees = t->allocs > t->live_blocks ? t->allocs - t->live_blocks : 0;
   t->size = sizeof *t;
 }
 

@@ -11,9 +11,11 @@
 #include <limits.h>
 #include <locale.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <regex.h>
 #include <search.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <wchar.h>
 
 static void mallinfo2_follows(void **state) {
@@ -37,6 +39,33 @@ static void mallinfo2_follows(void **state) {
   free(huge);
   assert_int_equal(mallinfo2().hblks, before.hblks);
   assert_int_equal(mallinfo2().hblkhd, before.hblkhd);
+}
+
+static _Atomic bool watched;
+static void *comes_and_goes(void *blocks) {
+  void **p = blocks;
+  while (!watched) {
+    for (size_t i = 0; i < 400; i++) p[i] = malloc(500000);
+    for (size_t i = 0; i < 400; i++) free(p[i]);
+    malloc_trim(0);
+  }
+  return NULL;
+}
+
+// Whatever other threads do between two looks: no part is more than the whole.
+static void mallinfo2_of_a_busy_program(void **state) {
+  (void)state;
+  static void *blocks[2][400];
+  pthread_t thread[2];
+  if (!on_hakmem()) skip();
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(pthread_create(&thread[i], NULL, comes_and_goes, blocks[i]), 0);
+  for (time_t end = time(NULL) + 2; time(NULL) < end;) {
+    struct mallinfo2 now = mallinfo2();
+    if (now.fordblks > now.arena) fail_msg("%zu of %zu bytes are free", now.fordblks, now.arena);
+  }
+  watched = true;
+  for (int i = 0; i < 2; i++) assert_int_equal(pthread_join(thread[i], NULL), 0);
 }
 
 static void mallinfo_follows(void **state) {
@@ -333,6 +362,7 @@ static void others_from_libc(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mallinfo2_follows),
+      cmocka_unit_test(mallinfo2_of_a_busy_program),
       cmocka_unit_test(mallinfo_follows),
       cmocka_unit_test(live_figures_are_exact),
       cmocka_unit_test(trim_gives_idle_memory_back),

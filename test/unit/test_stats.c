@@ -319,6 +319,24 @@ static void deferred_or_not(void **state) {
   for (deferred = 0; deferred < 2; deferred++) unit_in_child(deferred_frees);
 }
 
+// Another thread's words as they are while it runs: its heap was read before it took a slab of
+// blocks, its slabs after that.
+static void no_frees_below_zero(void) {
+  unsigned c = hak_size_class(64);
+  void *p[10];
+  for (unsigned i = 0; i < COUNT(p); i++) p[i] = hak_malloc(64);
+  hak_owner_add(&hak_tls_heap->classes[c].allocs, (uint64_t)-5);
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s));
+  CHECK(s.allocs >= s.live_blocks && s.frees <= s.allocs);
+  hak_owner_add(&hak_tls_heap->classes[c].allocs, 5);
+  hak_report_t r;
+  hak_stats_collect(&r);
+  CHECK_EQUAL(r.classes[c].allocs, COUNT(p));
+  for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
+}
+ISOLATED(no_frees_below_zero)
+
 // Sampled blocks are in no slab, and are counted all the same.
 static void guarded_blocks(void) {
   hak_free(hak_malloc(1));
@@ -351,6 +369,7 @@ int main(void) {
     ISOLATED_TEST(stages_add_up),
     ISOLATED_TEST(warm_pool_table),
     ISOLATED_TEST(guarded_blocks),
+    ISOLATED_TEST(no_frees_below_zero),
     cmocka_unit_test(deferred_or_not),
   };
   return RUN(tests);
