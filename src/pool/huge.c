@@ -117,18 +117,23 @@ static void *resize(void *p, uint64_t entry, size_t old_total, size_t total) {
   return target;
 }
 
+// What a block of total bytes gets in addition when it grows, and may have over: an eighth, so
+// that growing in small steps costs a logarithmic number of system calls. What is not touched is
+// not resident. The secure library's seal has no place for more than 64 KiB.
+static size_t spare(size_t total) {
+  size_t part = hak_align_up(total / 8, hak_os_page_size);
+  size_t most = hak_align_down((size_t)32 << 10, hak_os_page_size);
+  return HAK_SECURE && part > most ? most : part;
+}
+
 void *hak_huge_resize(void *p, size_t size) {
   uint64_t entry = hak_pagemap_get(p);
   size_t old_total = size_in(entry, p);
   size_t exact = hak_align_up(size, hak_os_page_size), total = exact;
   if (!old_total) return NULL;
-  if (total > old_total) {
-    // An eighth more than before at least: growing in small steps then costs a
-    // logarithmic number of system calls. What is not touched is not resident.
-    size_t grown = hak_align_up(old_total + old_total / 8, hak_os_page_size);
-    if (grown > total) total = grown;
-  }
-  if (total == old_total) return p;
+  if (exact <= old_total && old_total - exact <= spare(old_total)) return p;
+  if (total > old_total && total < old_total + spare(old_total))
+    total = old_total + spare(old_total);
   // What grows tells for itself.
   bool full = total > old_total && may_have_huge_pages(total) && hak_os_filled(p, old_total);
   void *target = resize(p, entry, old_total, total);

@@ -133,6 +133,23 @@ static void resize(void) {
 }
 ISOLATED(resize)
 
+// A page at a time: what one step takes in addition lasts for the next ones.
+static void growth_in_small_steps(void) {
+  hak_process_init();
+  size_t page = hak_os_page_size, usable = 0;
+  unsigned changes = 0;
+  char *p = hak_huge_alloc(4 * MIB, 1, true);
+  for (size_t size = 4 * MIB; size <= 8 * MIB; size += page) {
+    CHECK((p = hak_huge_resize(p, size)) != NULL);
+    CHECK(hak_huge_usable(p) >= size && hak_huge_usable(p) <= size + size / 8 + page);
+    changes += hak_huge_usable(p) != usable;
+    usable = hak_huge_usable(p);
+  }
+  CHECK(changes <= 10);
+  CHECK(hak_huge_free(p));
+}
+ISOLATED(growth_in_small_steps)
+
 // Row M7: a block that has to move is not copied: old + new are never resident.
 static void growth_never_holds_both(void) {
   hak_process_init();
@@ -386,6 +403,7 @@ int main(void) {
       ISOLATED_TEST(impossible_alignments),
       ISOLATED_TEST(mappings_are_given_back),
       ISOLATED_TEST(resize),
+      ISOLATED_TEST(growth_in_small_steps),
       ISOLATED_TEST(growth_never_holds_both),
       ISOLATED_TEST(what_is_in_use),
       ISOLATED_TEST(huge_pages_for_what_fills),
