@@ -139,6 +139,7 @@ static void *resize(void *p, size_t size, const char *function) {
   if (!q) return move(p, block.usable, size, function);
 #if HAK_SECURE
   hak_seal_resize(q, hak_front_place(q), size);
+  if (hak_seal_size(q, hak_front_place(q)) != size) hak_store_relaxed(&shrinking_failed, true);
 #endif
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;
@@ -168,9 +169,9 @@ HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
 
 // A request that was served by a block of that kind and size.
 static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
-  if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
   if (block->kind == HAK_KIND_GUARD && alignment > HAK_MIN_BLOCK) return size <= block->usable;
   if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
+  if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
   if (size == 0) size = 1;
   if (size > block->usable) return false;
   if (block->kind == HAK_KIND_L25) return hak_l25_rounded(block->slab, size) == block->usable;

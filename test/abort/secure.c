@@ -5,6 +5,7 @@
 // by SIGABRT then; run.py compares. The last cases misuse nothing: they look at what
 // blocks are like and end with status 0 if it is as it must be.
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <malloc.h>
 #include <stdarg.h>
@@ -88,6 +89,25 @@ static void overflow_after_realloc(void) { // the seal moves with the end
   ((char *)hide(p))[90] = 0;
   expect("free(%p): overflow: what follows the 90-byte block was overwritten", (void *)p);
   free(p);
+}
+
+static void overflow_huge_grown(void) { // what it took in addition is no place to write to
+  size_t size = (4 << 20) + 10000;
+  char *p = realloc(get(4 << 20), size);
+  NEED(p && malloc_usable_size(p) == size);
+  ((char *)hide(p))[size] = 0;
+  expect("free(%p): overflow: what follows the %zu-byte block was overwritten", (void *)p, size);
+  free(p);
+}
+
+static void size_huge(void) {
+  void (*sized)(void *, size_t) = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
+  NEED(sized);
+  sized(realloc(get(2 << 20), 3 << 20), 3 << 20);
+  char *p = get(3 << 20);
+  expect("free_sized(%p): size %zu does not belong to a %zu-byte block", (void *)p, (size_t)2 << 20,
+         (size_t)3 << 20);
+  sized(p, 2 << 20);
 }
 
 static void underflow(void) { // shows with the block before
@@ -327,7 +347,7 @@ static const struct {
     CASE(overflow_tiny), CASE(overflow_tiny_last), CASE(overflow_nothing), CASE(overflow_l2),
     CASE(overflow_l25), CASE(overflow_huge), CASE(overflow_tail_tiny), CASE(overflow_tail_1016),
     CASE(overflow_tail_l2), CASE(overflow_tail_l25), CASE(overflow_realloc),
-    CASE(overflow_after_realloc), CASE(underflow), CASE(never_allocated), CASE(written_first),
+    CASE(overflow_after_realloc), CASE(overflow_huge_grown), CASE(size_huge), CASE(underflow), CASE(never_allocated), CASE(written_first),
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
     CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
