@@ -107,7 +107,11 @@ HAK_NOINLINE static void free_other(void *p, const char *function) {
   if (p == NULL || !hak_front_find(p, function, &block)) return;
   hak_heap_t *heap = hak_heap_enter();
   if (heap && block.slab) {
-    hold(heap, block.slab, p, block.place, hak_seal_read(p, block.place));
+    uint64_t value = hak_seal_read(p, block.place);
+    // Another thread may have freed it since it was found.
+    if (HAK_LIKELY(hak_seal_slack(value) <= HAK_SEAL_SLACK_MAX))
+      hold(heap, block.slab, p, block.place, value);
+    else hak_misuse_double_free(function, p, block.usable);
   } else {
     if (block.slab) hak_seal_write(p, block.place, HAK_SEAL_FREE);
     hak_front_free_block(heap, &block, p, function);

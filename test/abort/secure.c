@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -299,6 +300,35 @@ static void filled_with_poison(void) { filled(0xdf); }
 static void filled_with_zero(void) { filled(0); }
 static void not_filled(void) { filled(0x11); }
 
+// HAKMEM_ABORT=0: two threads free the same block at the same moment, and the program goes on.
+enum { AT_ONCE = 60000 };
+static char *_Atomic at_once;
+static _Atomic int at_once_round, at_once_done;
+static void *free_at_once(void *unused) {
+  for (int i = 1; i <= AT_ONCE; i++) {
+    for (unsigned looks = 1; at_once_round < i;)
+      if ((looks++ & 65535) == 0) sched_yield();
+    free(at_once);
+    at_once_done = i;
+  }
+  return unused;
+}
+static void twice_at_once(void) {
+  static const size_t sizes[] = {3000, 100, 100000};
+  pthread_t thread;
+  NEED(freopen("/dev/null", "w", stderr));
+  NEED(pthread_create(&thread, NULL, free_at_once, NULL) == 0);
+  for (int i = 1; i <= AT_ONCE; i++) {
+    char *p = malloc(sizes[i / (AT_ONCE / 3 + 1)]); // untouched: its seal is read at the same time
+    NEED(p);
+    at_once = p;
+    at_once_round = i;
+    free(p);
+    while (at_once_done < i) sched_yield();
+  }
+  NEED(pthread_join(thread, NULL) == 0);
+}
+
 // Whether the byte can be read: write refuses what it cannot read.
 static int readable(const char *p) {
   int fd[2];
@@ -351,7 +381,7 @@ static const struct {
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
     CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
-    CASE(twice_own_first), CASE(inside), CASE(inside_last),
+    CASE(twice_own_first), CASE(twice_at_once), CASE(inside), CASE(inside_last),
     CASE(overflow_young), CASE(overflow_l2_young), CASE(written_young), CASE(twice_young), CASE(inside_young),
     CASE(not_reused_at_once), CASE(order_is_random),
     CASE(slabs_are_random), CASE(filled_with_poison), CASE(filled_with_zero), CASE(not_filled),
