@@ -163,6 +163,11 @@ void hak_slab_lost(hak_slab_t *slab, uint64_t blocks) {
 // word to spare.)
 #define WALK_MAX (HAK_SECURE ? UINT32_MAX : 4) // docs/decisions/0023-remote-frees.md
 
+void *hak_slab_chain_end(void *block, uint32_t count) {
+  for (void *next; count > 1 && (next = hak_link_get(block)) != NULL; count--) block = next;
+  return block;
+}
+
 static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
   uint32_t count = (uint32_t)(remote >> HAK_REMOTE_COUNT_SHIFT);
   void *head = (void *)(uintptr_t)(remote & HAK_REMOTE_POINTER_MASK);
@@ -172,11 +177,7 @@ static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
     slab->chains = remote;
     return count;
   }
-  if (slab->free) {
-    void *tail = head;
-    for (uint32_t i = 1; i < count; i++) tail = hak_link_get(tail);
-    hak_link_set(tail, slab->free);
-  }
+  if (slab->free) hak_link_set(hak_slab_chain_end(head, count), slab->free);
   slab->free = head;
   return count;
 }

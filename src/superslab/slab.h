@@ -139,6 +139,9 @@ HAK_INLINE uint32_t hak_slab_next_chain(hak_slab_t *slab) {
   return (uint32_t)(chain >> HAK_REMOTE_COUNT_SHIFT);
 }
 
+// The last of a chain of count blocks; if a link was overwritten, the last that can be found.
+void *hak_slab_chain_end(void *block, uint32_t count);
+
 // Take back what other threads freed; with dequeue also leaves QUEUED state (the
 // caller has just taken the slab from its inbox). Returns the number of blocks.
 uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue);

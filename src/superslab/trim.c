@@ -82,9 +82,7 @@ static void unlink_blocks(hak_slab_t *slab, uint32_t pages) {
 static void join_chains(hak_slab_t *slab) {
   void *free = slab->free;
   for (uint32_t count; (count = hak_slab_next_chain(slab)) != 0;) {
-    void *tail = slab->free;
-    for (uint32_t i = 1; i < count; i++) tail = hak_link_get(tail);
-    hak_link_set(tail, free);
+    hak_link_set(hak_slab_chain_end(slab->free, count), free);
     free = slab->free;
   }
   slab->free = free;

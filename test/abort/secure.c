@@ -300,6 +300,23 @@ static void filled_with_poison(void) { filled(0xdf); }
 static void filled_with_zero(void) { filled(0); }
 static void not_filled(void) { filled(0x11); }
 
+// HAKMEM_ABORT=0: links of blocks on their way home are overwritten, and the program goes on.
+static void *free_every_second(void *blocks) {
+  char **p = blocks;
+  for (int i = 0; i < 3000; i += 2) free(p[i]);
+  pass_quarantine();
+  for (int i = 0; i < 3000; i += 2) memset(hide(p[i]), 0x41, 8);
+  return NULL;
+}
+static void links_overwritten(void) {
+  static char *p[3000];
+  NEED(freopen("/dev/null", "w", stderr));
+  for (int i = 0; i < 3000; i++) p[i] = get(100);
+  in_thread(free_every_second, p);
+  for (int i = 1; i < 1500; i += 2) free(p[i]);
+  for (int i = 0; i < 20000; i++) get(100);
+}
+
 // HAKMEM_ABORT=0: two threads free the same block at the same moment, and the program goes on.
 enum { AT_ONCE = 60000 };
 static char *_Atomic at_once;
@@ -381,7 +398,7 @@ static const struct {
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
     CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
-    CASE(twice_own_first), CASE(twice_at_once), CASE(inside), CASE(inside_last),
+    CASE(twice_own_first), CASE(twice_at_once), CASE(links_overwritten), CASE(inside), CASE(inside_last),
     CASE(overflow_young), CASE(overflow_l2_young), CASE(written_young), CASE(twice_young), CASE(inside_young),
     CASE(not_reused_at_once), CASE(order_is_random),
     CASE(slabs_are_random), CASE(filled_with_poison), CASE(filled_with_zero), CASE(not_filled),
