@@ -298,6 +298,8 @@ struct hak_heap {
   bool transient;       // attached for one call only: the thread is ending, or it is a nursery
   _Atomic bool nursery; // changed by its owner only
   uint32_t id;          // number for hak_heap_by_id, from 1
+  // Whose heap it is, and not for one call only (protocol H5).
+  _Atomic(void *) keeper;
 #if HAK_SECURE
   uint32_t held_first, held_end; // the oldest in held, and behind the newest
   uint64_t held_bytes;           // in quarantine

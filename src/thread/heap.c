@@ -10,6 +10,7 @@
 #include "thread/commons.h"
 #include "thread/front.h"
 #include "thread/letter.h"
+#include "thread/lost.h"
 #include "thread/nursery.h"
 #include "thread/orphan.h"
 #include "thread/process.h"
@@ -496,7 +497,8 @@ void hak_heap_arm(void) {
 }
 
 static hak_heap_t *attach(void) {
-  hak_heap_t *heap = tls_ending ? NULL : hak_nursery_grow_up();
+  hak_heap_t *heap = hak_lost_find();
+  if (!heap && !tls_ending) heap = hak_nursery_grow_up();
   if (!heap) heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
   if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
   if (!heap) {
@@ -518,7 +520,7 @@ hak_heap_t *hak_heap_enter_new(void) {
   if (!tls_ending) {
     hak_tls_heap = heap;
     hak_heap_arm();
-    if (!heap->transient) hak_warm_fill(heap);
+    if (!heap->transient) hak_lost_keep(heap), hak_warm_fill(heap);
     if (hak_option(PREWARM)) hak_front_prewarm(heap);
   }
   return heap;
@@ -527,6 +529,7 @@ hak_heap_t *hak_heap_enter_new(void) {
 // The heap leaves its thread: everything held back is handed over, empty slabs
 // go, the rest waits for an adopter.
 static void detach(hak_heap_t *heap) {
+  hak_lost_left(heap);
   hand_over(heap);
   hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {

@@ -4,6 +4,8 @@
 #include "pool.h"
 #include "unit.h"
 
+#include <limits.h>
+
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
@@ -386,6 +388,72 @@ static void after_the_heaps_end(void) {
 }
 ISOLATED(after_the_heaps_end)
 
+// Threads whose first heap comes in the last round of key destructors: nothing tells the library of
+// their end. Whoever starts in such a thread's place gets its heap; in a child nobody does.
+enum { LAST_ROUNDS = 40 };
+static pthread_key_t last_key;
+static void *last_places[LAST_ROUNDS + 1];
+static unsigned last_count, last_distinct;
+static void in_last_round(void *round) {
+  uintptr_t n = (uintptr_t)round;
+  if (n < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    pthread_setspecific(last_key, (void *)(n + 1));
+    return;
+  }
+  bool again = false;
+  for (unsigned i = 0; i < last_count; i++) again |= last_places[i] == &hak_tls_heap;
+  last_distinct += !again;
+  last_places[last_count++] = &hak_tls_heap;
+  leave_block(last_count * 50);
+  for (size_t size = 1; size < 60000; size += size / 4 + 1) hak_free(hak_malloc(size));
+  CHECK(hak_tls_heap != &hak_heap_none && hak_tls_heap->keeper == &hak_tls_heap);
+  hak_heap_check(hak_tls_heap);
+}
+static void *end_in_last_round(void *unused) {
+  (void)unused;
+  pthread_setspecific(last_key, (void *)(uintptr_t)1);
+  return NULL;
+}
+static void *end_with_notice(void *unused) {
+  (void)unused;
+  hak_free(hak_malloc(1));
+  return NULL;
+}
+static void new_heap_in_child(void) {
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    uint32_t heaps = hak_heap_count();
+    unit_in_thread(end_with_notice, NULL);
+    CHECK_EQUAL(hak_heap_count(), heaps + 1);
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+static void lost_heaps_are_found(void) {
+  if (HAK_TSAN) return; // it has let go of a thread by then, and its own code crashes
+  hak_process_init();
+  hak_option(NURSERY) = 0;
+  CHECK(pthread_key_create(&last_key, in_last_round) == 0); // after the library's: runs later
+  hak_free(hak_malloc(1));
+  for (unsigned i = 0; i < LAST_ROUNDS; i++) unit_in_thread(end_in_last_round, NULL);
+  CHECK_EQUAL(last_count, LAST_ROUNDS);
+  CHECK(last_distinct < LAST_ROUNDS / 2);
+  CHECK_EQUAL(hak_heap_count(), 1 + last_distinct);
+  unit_in_thread(end_with_notice, NULL);
+  hak_heap_t *found = hak_heap_by_id(hak_heap_count());
+  CHECK(found->state == HAK_HEAP_ORPHAN && found->keeper == NULL);
+  unit_in_thread(end_in_last_round, NULL); // takes the orphan, and loses it
+  CHECK_EQUAL(hak_heap_count(), 1 + last_distinct);
+  CHECK_EQUAL(found->state, HAK_HEAP_ATTACHED);
+  if (!EMULATED) new_heap_in_child(); // qemu survives no such forks
+  for (unsigned i = 0; i < left_count; i++) free_left(i);
+  unit_in_thread(end_with_notice, NULL);
+  CHECK_EQUAL(heaps_live_blocks(), 0);
+}
+ISOLATED(lost_heaps_are_found)
+
 // A thread that got its heap's slabs back to the last one releases idle ones.
 static void idle_slabs_go(void) {
   leave_every_class(NULL);
@@ -474,6 +542,7 @@ int main(void) {
     ISOLATED_TEST(adopters_leave_the_rest),
     ISOLATED_TEST(new_threads_take_orphans),
     ISOLATED_TEST(after_the_heaps_end),
+    ISOLATED_TEST(lost_heaps_are_found),
     ISOLATED_TEST(idle_slabs_go),
     ISOLATED_TEST(fork_while_others_allocate),
   };
