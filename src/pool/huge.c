@@ -107,11 +107,10 @@ bool hak_huge_free(void *p) {
   return true;
 }
 
-static void *resize(void *p, uint64_t entry, size_t old_total, size_t total) {
-  bool movable;
-  if (hak_os_resize(p, old_total, total, &movable)) return p;
+static void *resize(void *p, uint64_t entry, size_t old_total, size_t total, bool *movable) {
+  if (hak_os_resize(p, old_total, total, movable)) return p;
   // The old entry must be gone before the kernel may reuse the address.
-  if (total < old_total || !movable || !hak_pagemap_take(p, entry)) return NULL;
+  if (total < old_total || !*movable || !hak_pagemap_take(p, entry)) return NULL;
   void *target = move(p, old_total, total);
   if (!target) hak_pagemap_set(p, entry);
   return target;
@@ -136,11 +135,14 @@ void *hak_huge_resize(void *p, size_t size) {
     total = old_total + spare(old_total);
   // What grows tells for itself.
   bool full = total > old_total && may_have_huge_pages(total) && hak_os_filled(p, old_total);
-  void *target = resize(p, entry, old_total, total);
+  bool movable;
+  void *target = resize(p, entry, old_total, total, &movable);
   if (!target && total < old_total) return p;
-  // Memory is short: without what it need not have, and without what is kept.
-  if (!target && total != exact) target = resize(p, entry, old_total, total = exact);
-  if (!target && hak_huge_cache_trim(0)) target = resize(p, entry, old_total, total);
+  // Memory is short, or what may be locked: without what it need not have. Then without what is
+  // kept, which does not help where the block cannot be moved at all.
+  if (!target && total != exact) target = resize(p, entry, old_total, total = exact, &movable);
+  if (!target && movable && hak_huge_cache_trim(0))
+    target = resize(p, entry, old_total, total, &movable);
   if (!target) return NULL;
   // All of it: a mapping of two kinds could not be moved in one call.
   if (full) advise(target, total);

@@ -300,6 +300,23 @@ static void refused_growth(void) {
 }
 ISOLATED(refused_growth)
 
+// A block of two kinds of pages cannot be moved: nothing that is kept is given up for it.
+static void growth_of_two_kinds(void) {
+  hak_process_init();
+  hak_option(HUGE_CACHE) = 64 * MIB;
+  for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 4096));
+  size_t kept = hak_mapped.cached_bytes;
+  CHECK(kept >= 40 * MIB);
+  char *p = hak_huge_alloc(4 * MIB, 1, true);
+  CHECK(mprotect(p + 2 * MIB, hak_os_page_size, PROT_READ) == 0);
+  CHECK(hak_huge_resize(p, 8 * MIB) == NULL && hak_huge_resize(p, 4 * MIB + 1) == NULL);
+  CHECK_EQUAL(hak_mapped.cached_bytes, kept);
+  CHECK_EQUAL(hak_huge_usable(p), 4 * MIB);
+  CHECK(mprotect(p + 2 * MIB, hak_os_page_size, PROT_READ | PROT_WRITE) == 0);
+  CHECK((p = hak_huge_resize(p, 8 * MIB)) != NULL && hak_huge_free(p));
+}
+ISOLATED(growth_of_two_kinds)
+
 // The address that a block would have moved to is another thread's at once if the kernel gave it up.
 static _Atomic bool stop;
 static void *map_and_use(void *unused) {
@@ -408,6 +425,7 @@ int main(void) {
       ISOLATED_TEST(what_is_in_use),
       ISOLATED_TEST(huge_pages_for_what_fills),
       ISOLATED_TEST(refused_growth),
+      ISOLATED_TEST(growth_of_two_kinds),
       ISOLATED_TEST(refused_growth_is_nobody_elses),
       ISOLATED_TEST(growth_within_a_limit),
       ISOLATED_TEST(reused_without_huge_pages),
