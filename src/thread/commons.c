@@ -115,9 +115,7 @@ void hak_commons_reclaim(void) {
   for (unsigned i = 0; i < HAK_COMMONS_PLACES; i++) {
     hak_heap_t *common = claim(&hak_commons[i]);
     if (!common) continue;
-    hak_heap_drain(common);
-    hak_heap_release_idle(common);
-    hak_sparse_trim_all(common);
+    hak_heap_tidy(common);
     hak_orphan_leave(common);
   }
 }

@@ -292,6 +292,12 @@ void hak_heap_release_idle(hak_heap_t *heap) {
   release_kept(heap);
 }
 
+void hak_heap_tidy(hak_heap_t *heap) {
+  hak_heap_drain(heap);
+  hak_heap_release_idle(heap);
+  hak_sparse_trim_all(heap);
+}
+
 // ---------------------------------------------------------------------------
 // Inbox (protocol R2): a stack of slabs that only the owner empties, all at once.
 
@@ -433,15 +439,6 @@ static void hand_over(hak_heap_t *heap) {
   hak_remote_flush(heap);
 }
 
-static void reclaim(hak_heap_t *heap) {
-  hand_over(heap);
-  hak_commons_reclaim(); // what it posts on is for the heaps that are looked at next
-  hak_heap_drain(heap);
-  adopt_all(heap);
-  hak_heap_release_idle(heap);
-  hak_sparse_trim_all(heap);
-}
-
 // Protocol T1: a request is a new number; each owner compares it with the one it has
 // met last whenever it does not hit the front. Relaxed: nothing is handed over by it.
 _Atomic uint32_t hak_heap_requests;
@@ -461,7 +458,10 @@ bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
 void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
   if (HAK_LIKELY(!hak_heap_reclaim_asked(heap))) return;
   heap->reclaim_met = hak_load_relaxed(&hak_heap_requests);
-  reclaim(heap);
+  hand_over(heap);
+  hak_commons_reclaim(); // what it posts on is for the heaps that are looked at next
+  adopt_all(heap);
+  hak_heap_tidy(heap);
 }
 
 // ---------------------------------------------------------------------------

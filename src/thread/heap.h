@@ -80,6 +80,8 @@ void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab);
 void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *parcel);
 // Gives back empty slabs that the heap keeps (owner).
 void hak_heap_release_idle(hak_heap_t *heap);
+// After it has taken in what others freed, and with the pages between its blocks (owner).
+void hak_heap_tidy(hak_heap_t *heap);
 
 // Everything that can be had back: what this heap (owner; NULL: none) and ended threads'
 // heaps keep, empty SuperSlabs beyond `keep`, pages of free slabs. Heaps of other threads

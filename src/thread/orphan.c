@@ -2,7 +2,6 @@
 
 #include "base/bits.h"
 #include "thread/heap.h"
-#include "thread/sparse.h"
 
 _Atomic uint64_t hak_orphans[HAK_ORPHAN_LISTS];
 
@@ -82,9 +81,7 @@ void hak_orphan_reclaim(void) {
     if (hak_load_relaxed(&heap->common) || hak_load_relaxed(&heap->nursery) ||
         !hak_heap_take(heap, HAK_HEAP_CLAIMED))
       continue;
-    hak_heap_drain(heap);
-    hak_heap_release_idle(heap);
-    hak_sparse_trim_all(heap);
+    hak_heap_tidy(heap);
     hak_orphan_leave(heap);
     hak_heap_service(heap);
   }
