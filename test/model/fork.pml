@@ -8,14 +8,17 @@
 // child then takes all there is.
 // fork_chain: another thread pushes two blocks into a slab of the forking thread and
 // vanishes; in the child a new thread pushes a third and the owner drains.
+// fork_letter: a letter of the forking thread is on its way to another thread, which reads
+// it or writes one itself, and vanishes; in the child the letter is written again, to a new thread.
 //
 // Mirrors src/superslab/shared_pool.c: hak_pool_rebuild; src/thread/heap.c:
 // hak_heap_after_fork; and what they repair: claim, evict, hak_pool_map,
-// hak_superslab_acquire, hak_superslab_decommit, push, hak_heap_post, hak_heap_drain.
+// hak_superslab_acquire, hak_superslab_decommit, push, hak_heap_post, hak_heap_drain;
+// src/thread/letter.c: hak_letter_after_fork, hak_letter_add, hak_letter_open_all, hak_letter_recall.
 //
 // Checked, in the child: a slab is handed out once, and none that the forking thread
 // holds; its memory can be used; what is said to be zero is; chains and inboxes hold
-// together.
+// together; what a letter names is taken in once, by whom it was written to.
 //
 // model fork_pool -DPOOL
 // broken fork_pool BROKEN_committed_kept: the child believes in the word `committed`
@@ -24,6 +27,10 @@
 // model fork_chain -DCHAIN
 // broken fork_chain BROKEN_chain_kept: the child keeps the chains that were handed over
 // broken fork_chain BROKEN_inbox_kept: the child keeps the inbox
+// model fork_letter -DLETTER
+// broken fork_letter BROKEN_mail_kept: the child keeps the mail of DEAD heaps
+// broken fork_letter BROKEN_sent_kept: the child believes that its letter is still on its way
+// broken fork_letter BROKEN_own_mail_kept: the child keeps its own mail
 
 bit forking, copied;                                   // the copy is being made; is complete
 
@@ -218,6 +225,82 @@ proctype in_child() {
 init {
   atomic {
     parent[LINK1] = GARBAGE; parent[LINK2] = GARBAGE; parent[LINK3] = GARBAGE;
+    run forker(); run other(); run in_child()
+  }
+}
+#endif
+
+#ifdef LETTER
+// The forking thread's letter may be in the mail of another heap, whose thread may be reading it, or
+// not have been sent yet; that thread may be writing one to the forking thread. In the child a new
+// thread has a heap.
+#define MAIL 0                                         // other heap's: the forking thread's letter
+#define SENT 1                                         // letter->sent of it
+#define OWN_MAIL 2                                     // forking thread's: the other thread's letter
+#define OTHERS_HINT 3                                  // what that one names: garbage before
+#define BLOCK 5
+#define OLD 0                                          // block of the other heap
+#define NEW 1                                          // block of the new thread's
+mtype = { LIVE, IN_LETTER, FREE };
+bit begun;                                             // the letter is being written at the fork
+
+proctype other() {
+  if
+  :: parent[MAIL] ->                                   // hak_letter_open_all
+    parent[MAIL] = 0;                                  // exchange_seq_cst(&heap->mail, NULL)
+    parent[SENT] = 0
+  :: parent[OTHERS_HINT] = BLOCK;                      // hak_letter_add, send
+    parent[OWN_MAIL] = 1
+  fi
+}
+
+proctype in_child() {
+  mtype where[2];
+  byte hint;                                           // what the forking thread's letter names
+  bit writing, posted;                                 // it is being written; in the new heap's mail
+  copied;
+  d_step { where[OLD] = IN_LETTER; where[NEW] = LIVE; hint = OLD; writing = begun };
+  // hak_heap_after_fork, hak_letter_after_fork
+#ifndef BROKEN_mail_kept
+  child[MAIL] = 0;                                     // store_relaxed(&heap->mail, NULL)
+#endif
+#ifndef BROKEN_sent_kept
+  child[SENT] = 0;                                     // store_relaxed(&letters[i].sent, false)
+#endif
+#ifndef BROKEN_own_mail_kept
+  child[OWN_MAIL] = 0;                                 // store_relaxed(&mine->mail, NULL)
+#endif
+  do
+  :: !child[SENT] && !writing && where[NEW] == LIVE -> // hak_letter_add: find, begin
+    d_step { hint = NEW; where[NEW] = IN_LETTER; writing = 1 }
+  :: writing && hint == NEW ->                         // send, to the new heap
+    d_step { child[SENT] = 1; writing = 0; posted = 1 }
+  :: writing && hint == OLD ->                         // to the one that is DEAD
+    d_step { child[SENT] = 1; writing = 0; child[MAIL] = 1 }
+  :: posted ->                                         // hak_letter_open_all by the new thread
+    d_step { assert(where[hint] == IN_LETTER);
+             where[hint] = FREE; posted = 0; child[SENT] = 0 }
+  :: where[NEW] == FREE -> where[NEW] = LIVE           // handed out again
+  :: child[MAIL] ->                                    // hak_letter_recall of a DEAD heap's
+    d_step { child[MAIL] = 0;
+             assert(where[hint] == IN_LETTER && !writing && !posted);
+             where[hint] = FREE; child[SENT] = 0 }
+  :: !child[OWN_MAIL] -> child[OWN_MAIL] = 2           // one from the new thread
+  :: child[OWN_MAIL] ->                                // hak_letter_open_all
+    d_step { assert(child[OWN_MAIL] == 2 || child[OTHERS_HINT] == BLOCK); child[OWN_MAIL] = 0 }
+  :: break
+  od;
+  assert(!child[SENT] || posted || child[MAIL])        // it can be written again some time
+}
+
+init {
+  atomic {
+    parent[OTHERS_HINT] = 77;
+    if
+    :: parent[MAIL] = 1; parent[SENT] = 1
+    :: begun = 1
+    :: skip
+    fi;
     run forker(); run other(); run in_child()
   }
 }
