@@ -5,7 +5,8 @@
 //
 // One atomic word per unit:   0            nothing of ours
 //                             id << 2 | 1  SuperSlab number id
-//                             n << 2 | 2   huge block of n * 4 KiB that starts here
+//                             n << 2 | 2   huge block of n * 4 KiB that starts here; bit 63:
+//                                          it was advised to have huge pages
 // Protocol G1 (docs/concurrency.md): set publishes with release before the first
 // block pointer leaves malloc; whoever takes an entry (hak_pagemap_take) has the
 // mapping to itself.
@@ -20,6 +21,7 @@
 #define HAK_PAGEMAP_ROOT_SHIFT (HAK_ADDRESS_BITS - HAK_SUPERSLAB_SHIFT - HAK_PAGEMAP_LEAF_SHIFT)
 #define HAK_PAGEMAP_SUPERSLAB 1u
 #define HAK_PAGEMAP_HUGE 2u
+#define HAK_PAGEMAP_ADVISED ((uint64_t)1 << 63)
 
 typedef _Atomic uint64_t hak_pagemap_entry_t;
 HAK_INTERNAL extern _Atomic(hak_pagemap_entry_t *) hak_pagemap_root[1 << HAK_PAGEMAP_ROOT_SHIFT];

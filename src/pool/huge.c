@@ -13,14 +13,15 @@ static _Atomic uint64_t count, advised; // statistics only
 
 static hak_fill_t fill; // of plain blocks (see map) that a huge page fits into
 
-static uint64_t entry_for(size_t size) {
-  return (uint64_t)(size >> UNIT_SHIFT) << 2 | HAK_PAGEMAP_HUGE;
+static uint64_t entry_for(size_t size, bool has_advice) {
+  uint64_t flag = has_advice ? HAK_PAGEMAP_ADVISED : 0;
+  return (uint64_t)(size >> UNIT_SHIFT) << 2 | HAK_PAGEMAP_HUGE | flag;
 }
 
 // Bytes of the huge block that starts at p, from its entry.
 static size_t size_in(uint64_t entry, const void *p) {
   if ((entry & 3) != HAK_PAGEMAP_HUGE || ((uintptr_t)p & (HAK_SUPERSLAB_SIZE - 1))) return 0;
-  return (size_t)(entry >> 2) << UNIT_SHIFT;
+  return (size_t)((entry & ~HAK_PAGEMAP_ADVISED) >> 2) << UNIT_SHIFT;
 }
 
 // The kernel takes the target away before it looks whether it has memory for the growth, and what
@@ -58,7 +59,7 @@ static void advise(void *p, size_t total) {
   hak_fetch_add_relaxed(&advised, 1);
 }
 
-static void *map(size_t total, size_t alignment, bool plain) {
+static void *map(size_t total, size_t alignment, bool plain, bool *has_advice) {
   void *p = hak_os_map(total, alignment);
   if (!p) return NULL;
   if (!hak_pagemap_prepare(p)) {
@@ -66,7 +67,8 @@ static void *map(size_t total, size_t alignment, bool plain) {
     return NULL;
   }
   if (!plain) return p;
-  if (may_have_huge_pages(total) && hak_fill_expected(&fill, total)) advise(p, total);
+  *has_advice = may_have_huge_pages(total) && hak_fill_expected(&fill, total);
+  if (*has_advice) advise(p, total);
   else if (total >= HAK_SUPERSLAB_SIZE) hak_fill_sample(&fill, p, total);
   return p;
 }
@@ -86,9 +88,10 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   bool plain = !zero && alignment < hak_os_page_size;
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
   void *p = zero || alignment > HAK_SUPERSLAB_SIZE ? NULL : reuse(&total, plain);
-  if (!p) p = map(total, alignment, plain);
+  bool has_advice = false; // of one that was another block: not known
+  if (!p) p = map(total, alignment, plain, &has_advice);
   if (!p) return NULL;
-  hak_pagemap_set(p, entry_for(total));
+  hak_pagemap_set(p, entry_for(total, has_advice));
   hak_fetch_add_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total);
   return p;
@@ -133,8 +136,11 @@ void *hak_huge_resize(void *p, size_t size) {
   if (exact <= old_total && old_total - exact <= spare(old_total)) return p;
   if (total > old_total && total < old_total + spare(old_total))
     total = old_total + spare(old_total);
-  // What grows tells for itself.
-  bool full = total > old_total && may_have_huge_pages(total) && hak_os_filled(p, old_total);
+  // What grows tells for itself. To keep its huge pages it need not be full to the end: it may grow
+  // by less than an eighth.
+  bool grows = total > old_total, had_advice = entry & HAK_PAGEMAP_ADVISED;
+  size_t asked = had_advice ? old_total / 2 : old_total;
+  bool full = grows && may_have_huge_pages(total) && hak_os_filled(p, asked);
   bool movable;
   void *target = resize(p, entry, old_total, total, &movable);
   if (!target && total < old_total) return p;
@@ -145,8 +151,9 @@ void *hak_huge_resize(void *p, size_t size) {
     target = resize(p, entry, old_total, total, &movable);
   if (!target) return NULL;
   // All of it: a mapping of two kinds could not be moved in one call.
-  if (full) advise(target, total);
-  hak_pagemap_set(target, entry_for(total));
+  if (full && !had_advice) advise(target, total);
+  else if (grows && !full && had_advice) hak_os_huge_pages(target, total, false);
+  hak_pagemap_set(target, entry_for(total, grows ? full : had_advice));
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total - (int64_t)old_total);
   return target;
 }

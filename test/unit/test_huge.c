@@ -2,6 +2,7 @@
 
 #include "unit.h"
 
+#include <inttypes.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -269,6 +270,47 @@ static void huge_pages_for_what_fills(void) {
 }
 ISOLATED(huge_pages_for_what_fills)
 
+// What the kernel was told last about the mapping that p is in.
+static bool to_be_huge(const void *p) {
+  FILE *f = fopen("/proc/self/smaps", "r");
+  CHECK(f != NULL);
+  char line[512];
+  bool inside = false, huge = false;
+  while (fgets(line, sizeof line, f)) {
+    uintptr_t start, end;
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &start, &end) == 2)
+      inside = start <= (uintptr_t)p && (uintptr_t)p < end;
+    else if (inside && strncmp(line, "VmFlags:", 8) == 0) huge = strstr(line, " hg") != NULL;
+  }
+  fclose(f);
+  return huge;
+}
+
+// A block with huge pages keeps them as it grows while it is used in full, but for its end.
+static void huge_pages_while_it_fills(void) {
+  hak_process_init();
+  if (EMULATED || !pages_are_told()) return;
+  hak_option(HUGE_CACHE) = 0;
+  const size_t size = 40 * MIB;
+  char *sample = touched(size, DENSE, false), *dense = hak_huge_alloc(size, 1, false);
+  char *sparse = hak_huge_alloc(size, 1, false);
+  CHECK_EQUAL(hak_huge_advised(), 2);
+  if (!to_be_huge(dense)) return; // the kernel has none
+  use_every(dense, size * 9 / 10, DENSE);
+  use_every(sparse, size / 8, DENSE);
+  CHECK((dense = hak_huge_resize(dense, 50 * MIB)) != NULL && to_be_huge(dense));
+  CHECK((sparse = hak_huge_resize(sparse, 50 * MIB)) != NULL && !to_be_huge(sparse));
+  CHECK(hak_huge_usable(dense) == 50 * MIB && hak_huge_usable(sparse) == 50 * MIB);
+  CHECK((dense = hak_huge_resize(dense, 45 * MIB)) != NULL && to_be_huge(dense));
+  CHECK((dense = hak_huge_resize(dense, 60 * MIB)) != NULL && to_be_huge(dense));
+  CHECK_EQUAL(hak_huge_advised(), 2);
+  use_every(sparse, 50 * MIB, DENSE);
+  CHECK((sparse = hak_huge_resize(sparse, 60 * MIB)) != NULL && to_be_huge(sparse));
+  CHECK_EQUAL(hak_huge_advised(), 3);
+  CHECK(hak_huge_free(dense) && hak_huge_free(sparse) && hak_huge_free(sample));
+}
+ISOLATED(huge_pages_while_it_fills)
+
 static void refused_growth(void) {
   hak_process_init();
   char *p = hak_huge_alloc(4 * MIB, 1, true);
@@ -424,6 +466,7 @@ int main(void) {
       ISOLATED_TEST(growth_never_holds_both),
       ISOLATED_TEST(what_is_in_use),
       ISOLATED_TEST(huge_pages_for_what_fills),
+      ISOLATED_TEST(huge_pages_while_it_fills),
       ISOLATED_TEST(refused_growth),
       ISOLATED_TEST(growth_of_two_kinds),
       ISOLATED_TEST(refused_growth_is_nobody_elses),
