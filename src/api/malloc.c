@@ -16,10 +16,11 @@ PART(aligned);
 PART(cxx);
 PART(derived);
 PART(glibc);
+PART(limits);
 PART(stats);
-__attribute__((used)) static const char *const parts[] = {&hak_api_part_aligned, &hak_api_part_cxx,
-                                                          &hak_api_part_derived,
-                                                          &hak_api_part_glibc, &hak_api_part_stats};
+__attribute__((used)) static const char *const parts[] = {
+    &hak_api_part_aligned, &hak_api_part_cxx,    &hak_api_part_derived,
+    &hak_api_part_glibc,   &hak_api_part_limits, &hak_api_part_stats};
 
 // After the destructors of the program and of libraries that were loaded later.
 __attribute__((destructor(101))) static void at_exit(void) {

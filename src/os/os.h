@@ -1,6 +1,6 @@
 // os.h: every system call the allocator makes, and nothing else does.
 //
-// Contract of all functions: errno is left as it was; no libc function is
+// Contract of all functions but hak_os_limit: errno is left as it was; no libc function is
 // called that may allocate, lock or recurse; a failure is a false or NULL
 // result, never a message or an abort. Sizes and addresses are multiples of
 // hak_os_page_size unless said otherwise.
@@ -18,6 +18,8 @@ void hak_os_init(void);
 // Address space without access rights: not charged, not populated, not dumped.
 // alignment is a power of two. NULL if refused.
 void *hak_os_reserve(size_t size, size_t alignment);
+// The same at p, if nothing is there.
+bool hak_os_reserve_at(void *p, size_t size);
 // Zeroed read-write memory at a multiple of alignment. NULL if refused.
 void *hak_os_map(size_t size, size_t alignment);
 bool hak_os_unmap(void *p, size_t size);
@@ -52,6 +54,12 @@ bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target);
 
 // Address-space limit in bytes (RLIMIT_AS), SIZE_MAX if none.
 size_t hak_os_address_limit(void);
+// prlimit as it is: 0, or -1 with errno. And whether that is about the limit above.
+typedef struct {
+  uint64_t soft, hard; // SIZE_MAX: none
+} hak_os_limits_t;
+int hak_os_limit(int pid, int resource, const hak_os_limits_t *limits, hak_os_limits_t *old);
+bool hak_os_is_address_limit(int pid, int resource);
 // Value of an environment variable, NULL if unset or if the process is setuid.
 const char *hak_os_env(const char *name);
 // The environment (NULL-terminated), NULL if not there yet or setuid.

@@ -108,6 +108,14 @@ void *hak_os_reserve(size_t size, size_t alignment) {
   return map_aligned(size, alignment, PROT_NONE, MAP_NORESERVE);
 }
 
+bool hak_os_reserve_at(void *p, size_t size) {
+  KEEP_ERRNO;
+  void *got = map_at(p, size, PROT_NONE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+  // Kernels before 4.17 take the address for a wish.
+  if (got && got != p) hak_kernel_munmap(got, size);
+  return got == p;
+}
+
 void *hak_os_map(size_t size, size_t alignment) {
   return map_aligned(size, alignment, PROT_READ | PROT_WRITE, 0);
 }
@@ -210,6 +218,14 @@ size_t hak_os_address_limit(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
   return (size_t)limit.rlim_cur;
+}
+
+int hak_os_limit(int pid, int resource, const hak_os_limits_t *limits, hak_os_limits_t *old) {
+  return (int)syscall(SYS_prlimit64, pid, resource, limits, old);
+}
+
+bool hak_os_is_address_limit(int pid, int resource) {
+  return resource == RLIMIT_AS && (pid == 0 || pid == getpid());
 }
 
 char **hak_os_environ(void) { return getauxval(AT_SECURE) ? NULL : environ; }

@@ -483,5 +483,5 @@ void hak_pool_rebuild(void) {
   hak_index_rebuild();
   hak_store_relaxed(&empty_count, empties);
   hak_store_relaxed(&sparse_last, 0u);
-  hak_superslab_rebuild_queues();
+  hak_superslab_after_fork();
 }

@@ -8,9 +8,6 @@
 hak_registry_t hak_registry;
 hak_mapped_t hak_mapped;
 
-static uint32_t range_end;   // numbers below lie in the range
-static uint32_t max_numbers; // numbers below may be used
-
 // Guard gaps (secure library): every second number in the range stays without memory, so
 // that a write beyond a SuperSlab faults; the last is GAPS_END - 2. Each gap costs the kernel
 // two mappings, hence only so many; and where it has no room for another mapping, all gaps are
@@ -18,7 +15,8 @@ static uint32_t max_numbers; // numbers below may be used
 #define GAPS_END (2u * 8192)
 static _Atomic bool gaps_filled;
 
-static uint32_t commit_step; // numbers per commit of descriptors
+static uint32_t commit_step;      // numbers per commit of descriptors
+static uint32_t reserved_numbers; // with room for descriptors at the start
 
 // What became of a block is in its slab's descriptor, for messages. So the last SuperSlabs that
 // gave up their memory keep their descriptors; those of the others, a page each, go back as well.
@@ -30,7 +28,21 @@ static struct {
 } queues[HAK_QUEUES];
 
 #define RANGE_SIZE_MIN ((size_t)64 << 20)
-#define NUMBERS_MIN 32u
+
+// The parts of hak_registry.numbers.
+#define FIELD(word, n) ((uint32_t)((word) >> (n) * HAK_NUMBER_BITS) & ((1u << HAK_NUMBER_BITS) - 1))
+static uint32_t next_in(uint64_t word) { return FIELD(word, 0); }
+static uint32_t range_end_in(uint64_t word) { return FIELD(word, 1); }
+static uint32_t max_in(uint64_t word) { return FIELD(word, 2); }
+static uint64_t word_of(uint32_t next, uint32_t range_end, uint32_t max) {
+  return next | (uint64_t)range_end << HAK_NUMBER_BITS | (uint64_t)max << 2 * HAK_NUMBER_BITS;
+}
+
+// Relaxed: who holds a used number sees the word as it was when that was used first, or later,
+// and the answer is the same from then on.
+static bool in_range(uint32_t number) {
+  return number < range_end_in(hak_load_relaxed(&hak_registry.numbers));
+}
 
 void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
   // Relaxed: figures for people; nothing is ordered by them.
@@ -45,22 +57,22 @@ bool hak_mapped_near_limit(void) {
   return hak_load_relaxed(&hak_mapped.mapped) >= hak_memory_limit - hak_memory_limit / 8;
 }
 
-static void reserve_range(size_t size) {
+// The numbers in it; 0: none.
+static uint32_t reserve_range(size_t size) {
   for (; size >= RANGE_SIZE_MIN; size /= 2) {
     size = hak_align_down(size, HAK_SUPERSLAB_SIZE);
     void *p = hak_os_reserve(size, HAK_SUPERSLAB_SIZE);
     if (!p) continue;
     hak_registry.base = (uintptr_t)p;
-    range_end = (uint32_t)(size >> HAK_SUPERSLAB_SHIFT);
     hak_os_huge_pages(p, size, false); // once for all: see advise
-    return;
+    return (uint32_t)(size >> HAK_SUPERSLAB_SHIFT);
   }
+  return 0;
 }
 
-static bool reserve_descriptors(size_t numbers) {
-  if (numbers < NUMBERS_MIN) numbers = NUMBERS_MIN;
-  for (numbers = hak_align_up(numbers, commit_step); numbers >= commit_step;
-       numbers = hak_align_down(numbers / 2, commit_step)) {
+// For how many; refused: 0, there is no memory and every request is ENOMEM.
+static uint32_t reserve_descriptors(size_t numbers) {
+  for (; numbers >= commit_step; numbers = hak_align_down(numbers / 2, commit_step)) {
     size_t size =
         numbers * (sizeof(hak_superslab_t) + HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
     // A page that is never committed on either side.
@@ -69,54 +81,63 @@ static bool reserve_descriptors(size_t numbers) {
     p += hak_os_page_size;
     hak_registry.superslabs = (hak_superslab_t *)p;
     hak_registry.slabs = (hak_slab_t *)(p + numbers * sizeof(hak_superslab_t));
-    max_numbers = (uint32_t)numbers;
-    if (range_end > numbers) range_end = (uint32_t)numbers;
-    return true;
+    return (uint32_t)numbers;
   }
-  return false;
+  return 0;
+}
+
+// What to reserve under a limit of the address space. Below SIZE_MAX that is rationed, and all
+// that is reserved is charged.
+static size_t range_for(size_t limit) {
+  uint64_t kind = hak_option(SS_LOOKUP_KIND);
+  size_t range = hak_option(RANGE_SIZE);
+  if (kind == HAK_LOOKUP_TABLE || (kind == HAK_LOOKUP_AUTO && limit != SIZE_MAX)) return 0;
+  return limit != SIZE_MAX && range > limit / 4 ? limit / 4 : range;
+}
+
+static uint32_t numbers_for(size_t limit) {
+  size_t numbers = limit >> HAK_SUPERSLAB_SHIFT;
+  if (numbers == 0) return commit_step;
+  return (uint32_t)hak_align_up(numbers < HAK_SUPERSLABS_MAX ? numbers : HAK_SUPERSLABS_MAX,
+                                commit_step);
 }
 
 void hak_superslab_init(void) {
   commit_step = (uint32_t)(hak_os_page_size / sizeof(hak_superslab_t));
   size_t limit = hak_os_address_limit();
-  uint64_t kind = hak_option(SS_LOOKUP_KIND);
-  size_t numbers = HAK_SUPERSLABS_MAX;
-  size_t range = hak_option(RANGE_SIZE);
-  if (limit != SIZE_MAX) {
-    // Address space is rationed: a reservation would be charged in full.
-    if (numbers > limit >> HAK_SUPERSLAB_SHIFT) numbers = limit >> HAK_SUPERSLAB_SHIFT;
-    if (kind == HAK_LOOKUP_AUTO) kind = HAK_LOOKUP_TABLE;
-    if (range > limit / 4) range = limit / 4;
-  }
-  if (kind != HAK_LOOKUP_TABLE) reserve_range(range);
-  reserve_descriptors(numbers); // refused: no memory, every request is ENOMEM
-  hak_store_relaxed(&hak_registry.next_number, 1);
+  uint32_t range_end = reserve_range(range_for(limit));
+  reserved_numbers = reserve_descriptors(numbers_for(limit));
+  if (range_end > reserved_numbers) range_end = reserved_numbers;
+  hak_store_relaxed(&hak_registry.numbers, word_of(1, range_end, reserved_numbers));
 }
 
 // Makes descriptors for at least one more number; false if refused.
-static bool commit_descriptors(uint32_t first) {
+static bool commit_descriptors(uint32_t first, uint32_t max) {
   uint32_t last = first + commit_step;
-  if (last > max_numbers) return false;
+  if (last > max) return false;
   // Racing threads commit the same step: the calls are idempotent.
   size_t superslabs = commit_step * sizeof(hak_superslab_t);
   size_t slabs = commit_step * HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
   if (!hak_os_commit(&hak_registry.superslabs[first], superslabs) ||
       !hak_os_commit(&hak_registry.slabs[first << HAK_SLABS_SHIFT], slabs))
     return false;
-  uint32_t in_range = last < range_end ? last : range_end;
-  uint64_t limit = (uint64_t)in_range << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
-  uint64_t old = hak_load_relaxed(&hak_registry.limit);
-  // Before committed_numbers: whoever gets a number from there finds its blocks
-  // (model registry). Relaxed: ordered by the release below, and between threads of
-  // the program by what hands the pointer over.
-  while (old < limit && !hak_cas_relaxed(&hak_registry.limit, &old, limit)) {
-  }
+  // Release: pairs with the acquire in new_number.
   if (hak_cas_acq_rel(&hak_registry.committed_numbers, &first, last))
     hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(superslabs + slabs));
   return true;
 }
 
-static bool gap_before(uint32_t next) {
+// Blocks of the numbers below are found. Relaxed: ordered by the release of the number, and
+// between threads of the program by what hands the pointer over.
+static void raise_limit(uint32_t numbers, uint32_t range_end) {
+  if (numbers > range_end) numbers = range_end;
+  uint64_t limit = (uint64_t)numbers << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
+  uint64_t old = hak_load_relaxed(&hak_registry.limit);
+  while (old < limit && !hak_cas_relaxed(&hak_registry.limit, &old, limit)) {
+  }
+}
+
+static bool gap_before(uint32_t next, uint32_t range_end) {
   return HAK_SECURE && next <= GAPS_END && next <= range_end && !hak_load_relaxed(&gaps_filled);
 }
 
@@ -125,23 +146,28 @@ static bool gap_before(uint32_t next) {
 static bool fill_gaps(void) {
   uint32_t end = hak_superslab_count();
   if (!HAK_SECURE || hak_exchange_seq_cst(&gaps_filled, true)) return false;
+  uint32_t range_end = range_end_in(hak_load_relaxed(&hak_registry.numbers));
+  raise_limit(end, range_end); // the last gap may have had no descriptors when it was made
   for (uint32_t number = 2; number < end && number < GAPS_END && number < range_end; number += 2)
     hak_pool_add_cold(number);
   return true;
 }
 
 static uint32_t new_number(void) {
-  uint32_t number = hak_load_acquire(&hak_registry.next_number);
+  uint64_t word = hak_load_acquire(&hak_registry.numbers);
   for (;;) {
+    uint32_t number = next_in(word), range_end = range_end_in(word);
     // Acquire: pairs with the release in commit_descriptors; the memory is usable.
     uint32_t committed = hak_load_acquire(&hak_registry.committed_numbers);
     if (number >= committed) {
-      if (!commit_descriptors(committed)) return 0;
-      number = hak_load_acquire(&hak_registry.next_number);
-    } else if (hak_cas_acq_rel(&hak_registry.next_number, &number,
-                               number + 1 + gap_before(number + 2))) {
-      return number;
+      if (!commit_descriptors(committed, max_in(word))) return 0;
+      word = hak_load_acquire(&hak_registry.numbers);
+      continue;
     }
+    uint32_t next = number + 1 + gap_before(number + 2, range_end);
+    // Before the number is used: whoever knows it finds its blocks (model registry).
+    raise_limit(next < committed ? next : committed, range_end);
+    if (hak_cas_acq_rel(&hak_registry.numbers, &word, word + (next - number))) return number;
   }
 }
 
@@ -161,7 +187,8 @@ static void advise(hak_superslab_t *superslab, bool fills, bool is_without) {
 static bool commit(uint32_t number, bool fills, bool is_new) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p;
-  if (number < range_end) {
+  bool ranged = in_range(number);
+  if (ranged) {
     p = (void *)(hak_registry.base + ((uintptr_t)number << HAK_SUPERSLAB_SHIFT));
     // One that could not be decommitted is committed still.
     if (!hak_load_relaxed(&superslab->committed) && !hak_os_commit(p, HAK_SUPERSLAB_SIZE))
@@ -178,7 +205,7 @@ static bool commit(uint32_t number, bool fills, bool is_new) {
     hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
   }
   hak_store_relaxed(&superslab->committed, 1);
-  advise(superslab, fills, is_new && number < range_end);
+  advise(superslab, fills, is_new && ranged);
   return true;
 }
 
@@ -193,6 +220,79 @@ uint32_t hak_superslab_acquire(bool fills) {
   return number;
 }
 
+// ---------------------------------------------------------------------------
+// A limit that is set later.
+
+static _Atomic bool fitting; // a thread is at it
+
+// Where the room for descriptors ends: behind a page that is never committed.
+static char *superslabs_end(uint32_t max) {
+  char *end = (char *)&hak_registry.superslabs[max] + hak_os_page_size;
+  return end < (char *)hak_registry.slabs ? end : (char *)hak_registry.slabs;
+}
+static char *slabs_end(uint32_t max) {
+  return (char *)hak_slab_at(max << HAK_SLABS_SHIFT) + hak_os_page_size;
+}
+
+// Refused: it stays, and nobody uses it.
+static void give_back(char *start, char *end) {
+  if (start < end) (void)hak_os_unmap(start, (size_t)(end - start));
+}
+
+static bool take_again(char *start, char *end) {
+  return start >= end || hak_os_reserve_at(start, (size_t)(end - start));
+}
+
+// The ends stay above what threads in new_number may raise the limit to, or commit, if they
+// looked at the word before this one changed it: the next number and its gap, and the step that it
+// is in. Who looks later sees the new ends.
+static void shrink(uint32_t range_end, uint32_t max) {
+  uint64_t old = hak_load_acquire(&hak_registry.numbers);
+  uint32_t new_end, new_max;
+  do {
+    uint32_t next = next_in(old), used = next + 1 + HAK_SECURE;
+    uint32_t described = (uint32_t)hak_align_down(next, commit_step) + commit_step;
+    new_end = range_end > used ? range_end : used;
+    if (new_end > range_end_in(old)) new_end = range_end_in(old);
+    new_max = max > described ? max : described;
+    if (new_max > max_in(old)) new_max = max_in(old);
+    // Release: whoever uses a number beyond the new end maps it elsewhere.
+  } while (!hak_cas_acq_rel(&hak_registry.numbers, &old, word_of(next_in(old), new_end, new_max)));
+  char *base = (char *)hak_registry.base;
+  give_back(base + ((size_t)new_end << HAK_SUPERSLAB_SHIFT),
+            base + ((size_t)range_end_in(old) << HAK_SUPERSLAB_SHIFT));
+  give_back(superslabs_end(new_max), superslabs_end(max_in(old)));
+  give_back(slabs_end(new_max), slabs_end(max_in(old)));
+}
+
+// As many numbers more as there is room for where their descriptors must be.
+static void grow(uint32_t max) {
+  uint64_t word = hak_load_acquire(&hak_registry.numbers);
+  uint32_t old = max_in(word);
+  if (max > reserved_numbers) max = reserved_numbers;
+  for (; max > old; max = old + (uint32_t)hak_align_down((max - old) / 2, commit_step)) {
+    if (!take_again(superslabs_end(old), superslabs_end(max))) continue;
+    if (!take_again(slabs_end(old), slabs_end(max))) {
+      give_back(superslabs_end(old), superslabs_end(max));
+      continue;
+    }
+    // Release: pairs with the acquire in new_number; the room is there. Only this thread writes the
+    // ends.
+    while (!hak_cas_acq_rel(&hak_registry.numbers, &word,
+                            word_of(next_in(word), range_end_in(word), max))) {
+    }
+    return;
+  }
+}
+
+void hak_superslab_fit(size_t limit) {
+  // Acquire: pairs with the release below. What one maps or unmaps is over for the next.
+  if (reserved_numbers == 0 || hak_exchange_acq_rel(&fitting, true)) return;
+  shrink((uint32_t)(range_for(limit) >> HAK_SUPERSLAB_SHIFT), numbers_for(limit));
+  grow(numbers_for(limit));
+  hak_store_release(&fitting, false);
+}
+
 uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
   _Atomic uint32_t *waits = &hak_registry.superslabs[number].waits[queue];
   if (hak_load_relaxed(waits)) return 0;
@@ -204,7 +304,8 @@ uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
   return other;
 }
 
-void hak_superslab_rebuild_queues(void) {
+void hak_superslab_after_fork(void) {
+  hak_store_relaxed(&fitting, false);
   uint32_t count = hak_superslab_count();
   for (uint32_t number = 1; number < count; number++)
     for (unsigned queue = 0; queue < HAK_QUEUES; queue++)
@@ -233,7 +334,7 @@ void hak_superslab_decommit(uint32_t number) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p = (void *)superslab->base;
   bool dirty = false;
-  if (number < range_end) {
+  if (in_range(number)) {
     hak_store_relaxed(&superslab->committed, !hak_os_decommit(p, HAK_SUPERSLAB_SIZE, &dirty));
   } else {
     hak_pagemap_take(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);

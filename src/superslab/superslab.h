@@ -13,18 +13,24 @@
 #include "base/types.h"
 #include "core/pagemap.h"
 
-// First what free reads, in one cache line. Written by hak_superslab_init before a
-// second thread exists; only the limit, and below it the numbers, grow.
+// First what free reads, in one cache line; all of it in one OS page, as fork is to copy it at one
+// moment. Written by hak_superslab_init before a second thread exists, but for the limit, which
+// grows, and the last two words (protocol N1).
 typedef struct {
-  _Alignas(64) uintptr_t base; // start of the range, 0 without one
-  hak_word_t limit;            // slabs with descriptors in the range << 12
-  hak_slab_t *slabs;           // descriptors by slab index
-  hak_superslab_t *superslabs; // by number
+  _Alignas(128) uintptr_t base; // start of the range, 0 without one
+  hak_word_t limit;             // slabs of used numbers in the range << 12
+  hak_slab_t *slabs;            // descriptors by slab index
+  hak_superslab_t *superslabs;  // by number
 
-  _Alignas(64) _Atomic uint32_t next_number; // first number never used
-  _Atomic uint32_t committed_numbers;        // numbers below have descriptors
+  // First number never used; then, HAK_NUMBER_BITS each, the end of the numbers whose memory is
+  // in the range, and of those with room for descriptors. In one word: neither end falls
+  // below what is in use, and on which side of it a used number lies never changes.
+  _Alignas(64) hak_word_t numbers;
+  _Atomic uint32_t committed_numbers; // numbers below have descriptors
 } hak_registry_t;
 HAK_INTERNAL extern hak_registry_t hak_registry;
+#define HAK_NUMBER_BITS 21u
+_Static_assert(HAK_SUPERSLABS_MAX_SHIFT < HAK_NUMBER_BITS, "three numbers in a word");
 
 void hak_superslab_init(void);
 
@@ -75,12 +81,18 @@ void hak_superslab_decommit(uint32_t number);
 // have followed it; 0: none. All relaxed: at worst one is in a queue twice, or is lost to it.
 uint32_t hak_superslab_wait(unsigned queue, uint32_t number);
 // After fork, for which the queues and who is in them may have been copied at different times.
-void hak_superslab_rebuild_queues(void);
+void hak_superslab_after_fork(void);
+
+// The address space that the process may have has changed (RLIMIT_AS), or may have. What is
+// reserved for SuperSlabs to come and their descriptors goes back as far as it would not have
+// been reserved under such a limit; room for descriptors that went back before is taken again if the
+// limit allows it. A thread that finds another one here returns at once.
+void hak_superslab_fit(size_t limit);
 
 // Numbers handed out so far are 1 .. hak_superslab_count() - 1.
 HAK_INLINE uint32_t hak_superslab_count(void) {
   // Acquire, both: pair with the releases in new_number and commit_descriptors.
-  uint32_t next = hak_load_acquire(&hak_registry.next_number);
+  uint32_t next = hak_load_acquire(&hak_registry.numbers) & ((1u << HAK_NUMBER_BITS) - 1);
   if (!HAK_SECURE) return next;
   // The gap after the last number may lie beyond the descriptors.
   uint32_t committed = hak_load_acquire(&hak_registry.committed_numbers);

@@ -450,6 +450,7 @@ bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
   if (heap) hak_heap_reclaim_if_asked(heap);
   else hak_commons_reclaim(), hak_orphan_reclaim();
   hak_relief_all(heap);
+  hak_superslab_fit(hak_os_address_limit()); // perhaps others have set it
   size_t some = hak_huge_cache_trim(0);
   some += hak_pool_trim(keep);
   return (some + hak_pool_purge()) != 0;

@@ -176,6 +176,10 @@ def address_space_256_mib_small_then_huge(c):
     _under_limit(c, 262144, 64, 4 << 20)
 
 
+def address_space_limited_by_a_static_program(c):
+    c.run(c.program("limits-static"), preload=False)
+
+
 def data_limit_64_mib(c):
     c.run(c.program("worker"), "8", wrap='ulimit -d 65536; exec "$@"')
 

@@ -71,7 +71,7 @@ GLIBC_SLOW = "tst-mallocfork2 tst-mallocfork3 tst-malloc-tcache-leak".split()
 #   mallopt, malloc-fork-deadlock, malloc-thread-exit, malloc-thread-fail: want M_ARENA_MAX and others to be
 #     accepted; mallopt here says 0 for what it does not do (test/api/test_glibc.c)
 #   malloc-stats-cancellation: reads the words of glibc's malloc_stats
-#   dynarray-fail also sets RLIMIT_AS after the start, which does not hold for a reservation made before it
+#   dynarray-fail also sets RLIMIT_AS after the start: test/situations, limits.as_limited_*
 
 
 def glibc(folder: str, short: bool) -> dict[str, Command]:

@@ -4,8 +4,10 @@
 #include "situations.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 static void small_work(size_t seed, size_t operations) {
   churn_some(seed, operations);
@@ -138,6 +140,89 @@ static void limited_later(size_t what, size_t value) {
   CHECK(setrlimit((int)what, &l) == 0);
   churn_some(2, 1500);
   check_and_free(p, 100000, 1);
+}
+
+// The limit is far below what an allocator may have reserved; but for what is in use the
+// program has all of it, for stacks and mappings of its own as well.
+static void use_below(size_t mib) {
+  CHECK(status_kib("VmSize:") < mib * KIB);
+  char *p = filled_block(mib * MIB / 4, 1);
+  CHECK(p);
+  void *own = mmap(NULL, mib * MIB / 8, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(own != MAP_FAILED && munmap(own, mib * MIB / 8) == 0);
+  errno = 0;
+  CHECK(malloc(mib * MIB) == NULL && errno == ENOMEM);
+  check_and_free(p, mib * MIB / 4, 1);
+  all_work(2, 0);
+  threads_work(4, 0);
+  children_work(2, 0);
+}
+
+static void limited_below(size_t mib, size_t by_prlimit) {
+  char *p = filled_block(100000, 1);
+  churn(1, 500);
+  struct rlimit l = {mib * MIB, RLIM_INFINITY}, old;
+  getrlimit(RLIMIT_AS, &old);
+  if (l.rlim_max > old.rlim_max) l.rlim_max = old.rlim_max;
+  errno = 0;
+  if (by_prlimit) {
+    struct rlimit before;
+    CHECK(prlimit(getpid(), RLIMIT_AS, &l, &before) == 0);
+    CHECK(before.rlim_cur == old.rlim_cur && before.rlim_max == old.rlim_max);
+  } else {
+    CHECK(setrlimit(RLIMIT_AS, &l) == 0);
+  }
+  CHECK(errno == 0);
+  use_below(mib);
+  // It is raised, and lowered again.
+  CHECK(setrlimit(RLIMIT_AS, &old) == 0);
+  void *large = malloc(mib * MIB);
+  CHECK(large);
+  free(large);
+  churn(3, 500);
+  malloc_trim(0);
+  CHECK(setrlimit(RLIMIT_AS, &l) == 0);
+  use_below(mib);
+  check_and_free(p, 100000, 1);
+}
+
+// Not by a function that a library could know of.
+static void limited_by_others(size_t mib, size_t b) {
+  (void)b;
+  churn(1, 500);
+  struct rlimit l = {mib * MIB, mib * MIB};
+  CHECK(syscall(SYS_prlimit64, 0, RLIMIT_AS, &l, NULL) == 0);
+  char *p = filled_block(mib * MIB / 4, 1); // the first that needs a mapping
+  CHECK(p);
+  check_and_free(p, mib * MIB / 4, 1);
+  use_below(mib);
+}
+
+// They do what they are documented to do, and nothing to others.
+static void limit_calls(size_t a, size_t b) {
+  (void)a, (void)b;
+  struct rlimit l = {2, 1}, now, old;
+  errno = 0;
+  CHECK(setrlimit(RLIMIT_AS, &l) == -1 && errno == EINVAL);
+  errno = 0;
+  CHECK(setrlimit((int)hide_size(99), &l) == -1 && errno == EINVAL);
+  CHECK(getrlimit(RLIMIT_AS, &now) == 0 && prlimit(0, RLIMIT_AS, NULL, &old) == 0);
+  CHECK(now.rlim_cur == old.rlim_cur && now.rlim_max == old.rlim_max);
+  CHECK(setrlimit(RLIMIT_AS, &now) == 0);
+  pid_t pid = fork();
+  if (pid == 0) pause();
+  l = (struct rlimit){128 * MIB, 256 * MIB};
+  CHECK(prlimit(pid, RLIMIT_AS, &l, NULL) == 0);
+  CHECK(prlimit(pid, RLIMIT_AS, NULL, &old) == 0);
+  CHECK(old.rlim_cur == 128 * MIB && old.rlim_max == 256 * MIB);
+  CHECK(getrlimit(RLIMIT_AS, &old) == 0 && old.rlim_cur == now.rlim_cur);
+  kill(pid, SIGKILL);
+  wait_for(pid, SIGKILL);
+  errno = 0;
+  CHECK(prlimit(pid, RLIMIT_AS, &l, NULL) == -1 && errno == ESRCH);
+  l = (struct rlimit){100, 100};
+  CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0 && setrlimit64(RLIMIT_NOFILE, (void *)&l) == 0);
+  CHECK(getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur == 100 && now.rlim_max == 100);
 }
 
 // What is locked is resident; what is merely reserved is not.
@@ -274,6 +359,11 @@ const case_t limits_cases[] = {
     UNDER("no_proc_from_start", all_work, 1, 0),
     {"threads_work_no_proc_closed_all", threads_work, 4, 0, "no_proc_from_start closed_all"},
     {"as_limited_later", limited_later, RLIMIT_AS, 48 * MIB},
+    {"as_limited_below", limited_below, 256, false},
+    {"as_limited_below_1g", limited_below, 1024, false},
+    {"as_limited_below_prlimit", limited_below, 256, true},
+    {"as_limited_by_others", limited_by_others, 256},
+    {"as_limit_calls", limit_calls},
     {"nofile_limited_later", limited_later, RLIMIT_NOFILE, 0},
     {"no_descriptor_kept", no_descriptor_kept},
     {NULL},

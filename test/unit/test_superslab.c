@@ -3,11 +3,14 @@
 #include "pool.h"
 #include "unit.h"
 
+#include "core/options.h"
 #include "os/os.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
 #include "thread/process.h"
+
+#include <sys/mman.h>
 
 static char *memory_of(uint32_t number) {
   return (char *)hak_registry.superslabs[number].base;
@@ -149,7 +152,7 @@ static void queues(void) {
   _Atomic uint32_t *present = &hak_registry.superslabs[numbers[5]].waits[HAK_QUEUE_PURGE];
   *absent = 1;
   *present = 0;
-  hak_superslab_rebuild_queues();
+  hak_superslab_after_fork();
   CHECK(*absent == 0 && *present == 1);
   CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[5]), 0);
   CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[9]), numbers[4]);
@@ -287,6 +290,79 @@ static void numbers_are_given_once(void) {
 }
 ISOLATED(numbers_are_given_once)
 
+// ---------------------------------------------------------------------------
+// A limit of the address space that is set later.
+
+static size_t mapped_mib(void) {
+  char text[64];
+  size_t pages = 0;
+  CHECK(hak_os_read_text("/proc/self/statm", text, sizeof text));
+  sscanf(text, "%zu", &pages);
+  return pages * (size_t)sysconf(_SC_PAGESIZE) >> 20;
+}
+
+static void check_found(uint32_t number) {
+  char *base = memory_of(number);
+  base[0] = base[HAK_SUPERSLAB_SIZE - 1] = 1;
+  CHECK(hak_slab_lookup(base + 100) == hak_slab_at(number << HAK_SLABS_SHIFT));
+}
+
+static uint32_t acquire_all(uint32_t most) {
+  uint32_t n = 0, number;
+  for (; n < most && (number = hak_superslab_acquire(false)) != 0; n++) check_found(number);
+  return n;
+}
+
+// All that is not in use goes back, also twice; what is in use stays; the address space is others';
+// and when the limit is raised again, there is room for as many SuperSlabs as before. Without a
+// range the SuperSlabs themselves may lie where their descriptors were.
+static void fits_a_limit(void) {
+  hak_process_init();
+  uint32_t first = hak_superslab_acquire(false), second = hak_superslab_acquire(false);
+  size_t before = mapped_mib(), reserved = hak_option(RANGE_SIZE) >> 20;
+  bool ranged = hak_registry.base != 0;
+  hak_superslab_decommit(first);
+  hak_superslab_fit((size_t)64 << 20);
+  hak_superslab_fit((size_t)64 << 20);
+  size_t after = mapped_mib();
+  if (ranged) CHECK(after + reserved <= before + 8);
+  if (!EMULATED) CHECK(after + (ranged ? reserved : 0) + 4000 < before); // descriptors of 2 TiB
+  check_found(second);
+  CHECK_EQUAL(hak_superslab_acquire(false), first);
+  check_found(first);
+  hak_slab_t *found;
+  char *beyond = (char *)hak_registry.base + ((size_t)(second + 8) << HAK_SUPERSLAB_SHIFT);
+  if (ranged && !SANITIZED) { // they have their own ideas of what may be where
+    CHECK(mmap(beyond, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+               0) == beyond);
+    CHECK(!hak_range_find(beyond, &found) && hak_slab_lookup(beyond) == NULL);
+  }
+  // The others are somewhere else; there are as many as the limit allows, and some.
+  uint32_t most = (uint32_t)(hak_os_page_size / sizeof(hak_superslab_t)), n = acquire_all(2 * most);
+  CHECK(n >= 30 && n <= most);
+  hak_superslab_fit((size_t)1 << 34);
+  CHECK(acquire_all(3000) == 3000 || !ranged);
+  hak_superslab_fit(SIZE_MAX);
+  CHECK(acquire_all(6000) == 6000 || !ranged);
+  check_found(first);
+  check_found(second);
+}
+ISOLATED(fits_a_limit)
+
+// The address space does not go away under those who take new SuperSlabs meanwhile: what they
+// have is written to.
+static void fits_beside_threads(void) {
+  pthread_t threads[THREADS];
+  hak_process_init();
+  for (uintptr_t i = 0; i < THREADS; i++) threads[i] = unit_start(acquire_many, (void *)(i + 1));
+  uint32_t from = (uint32_t)getpid() % 7 * 100;
+  while (hak_superslab_count() < from) sched_yield();
+  hak_superslab_fit((size_t)16 << 30);
+  for (unsigned i = 0; i < 20; i++) hak_superslab_fit(i % 2 ? (size_t)16 << 30 : SIZE_MAX);
+  for (unsigned i = 0; i < THREADS; i++) unit_join(threads[i]);
+}
+ISOLATED(fits_beside_threads)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(lookup_of_every_slab),
@@ -298,6 +374,10 @@ int main(void) {
     ISOLATED_TEST(refused_memory),
     cmocka_unit_test(hundred_thousand_superslabs),
     ISOLATED_TEST(numbers_are_given_once),
+    ISOLATED_TEST(fits_a_limit),
+    ISOLATED_TEST(fits_beside_threads),
+    ISOLATED_TEST(fits_beside_threads),
+    ISOLATED_TEST(fits_beside_threads),
   };
   return RUN(tests);
 }
