@@ -7,6 +7,8 @@
 // So many times the sample's bytes get huge pages, or as many as are in use if that is more:
 // a program that grows is asked again each time it has doubled.
 #define TRUST 8
+// Zeros cleared in vain cost no memory that was not kept anyway.
+#define TRUST_WHEN_FREED 32
 // Where there are doubts, so many bytes go without before another look. Few: a sample may have been
 // looked at before the program wrote to it.
 #define DOUBT ((int64_t)16 << 20)
@@ -23,7 +25,9 @@ void hak_fill_learn(hak_fill_t *fill, void *p) {
   int64_t size = (int64_t)hak_load_relaxed(&fill->size), used = (int64_t)in_use();
   hak_store_relaxed(&fill->sample, NULL);
   bool filled = hak_os_filled(p, (size_t)size);
-  int64_t trusted = used > size * TRUST ? used : size * TRUST;
+  hak_store_relaxed(&fill->filled, filled);
+  int64_t trusted = size * (fill->when_freed ? TRUST_WHEN_FREED : TRUST);
+  if (trusted < used) trusted = used;
   hak_store_relaxed(&fill->trusted, filled ? trusted : fill->doubts ? -DOUBT : 0);
 }
 
@@ -35,7 +39,7 @@ bool hak_fill_expected(hak_fill_t *fill, size_t more) {
     return false;
   }
   void *p = hak_load_relaxed(&fill->sample);
-  if (p && trusted < (int64_t)more) hak_fill_learn(fill, p);
+  if (p && trusted < (int64_t)more && !fill->when_freed) hak_fill_learn(fill, p);
   if (hak_load_relaxed(&fill->trusted) < (int64_t)more) return false;
   hak_fetch_sub_relaxed(&fill->trusted, (int64_t)more);
   return true;

@@ -15,7 +15,9 @@ typedef struct {
   _Atomic size_t size;     // of the sample
   _Atomic int64_t trusted; // bytes that may have huge pages before another sample is looked at;
                            // negative: bytes that go without before
+  _Atomic bool filled;     // what the last look found
   bool doubts;             // whether a look that finds a sample not in use is the last for a while
+  bool when_freed;         // whether samples are looked at only when they are freed
 } hak_fill_t;
 
 // Whether so much is in use, with `more` bytes, that huge pages are worth it, and
@@ -25,6 +27,12 @@ bool hak_fill_allowed(size_t more);
 bool hak_fill_expected(hak_fill_t *fill, size_t more);
 // The sample, which is p, is about to go: what it tells, now.
 void hak_fill_learn(hak_fill_t *fill, void *p);
+
+// p is about to go. It tells, if it is the sample and there are no doubts.
+HAK_INLINE void hak_fill_freed(hak_fill_t *fill, void *p) {
+  if (p == hak_load_relaxed(&fill->sample) && hak_load_relaxed(&fill->trusted) >= 0)
+    hak_fill_learn(fill, p);
+}
 
 // p has no huge pages: it is the next sample.
 HAK_INLINE void hak_fill_sample(hak_fill_t *fill, void *p, size_t size) {

@@ -1,5 +1,7 @@
 #include "pool/huge.h"
 
+#include <string.h>
+
 #include "base/bits.h"
 #include "os/os.h"
 #include "pool/fill.h"
@@ -12,6 +14,7 @@
 static _Atomic uint64_t count, advised; // statistics only
 
 static hak_fill_t fill; // of plain blocks (see map) that a huge page fits into
+static hak_fill_t zeros = {.doubts = true, .when_freed = true}; // of blocks of zeros
 
 static uint64_t entry_for(size_t size, bool has_advice) {
   uint64_t flag = has_advice ? HAK_PAGEMAP_ADVISED : 0;
@@ -73,7 +76,7 @@ static void *map(size_t total, size_t alignment, bool plain, bool *has_advice) {
   return p;
 }
 
-static void *reuse(size_t *total, bool plain) {
+HAK_INLINE void *reuse(size_t *total, bool plain) {
   size_t have;
   void *p = hak_huge_cache_take(*total, &have);
   if (p) p = fit(p, have, total);
@@ -82,15 +85,35 @@ static void *reuse(size_t *total, bool plain) {
   return p;
 }
 
+// Zeros that are written over are had for less by clearing a kept mapping than by its page faults.
+// When that has to be proved anew, it loses its pages.
+HAK_NOINLINE static void *clear(size_t *total) {
+  bool expected = hak_fill_expected(&zeros, *total);
+  if (!expected && !hak_load_relaxed(&zeros.filled)) return NULL;
+  void *p = reuse(total, false);
+  if (!p) return NULL;
+  if (expected) return memset(p, 0, *total);
+  if (hak_os_discard(p, *total)) {
+    hak_fill_sample(&zeros, p, *total);
+    return p;
+  }
+  hak_huge_cache_unmap(p, *total);
+  return NULL;
+}
+
 void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   size_t total = hak_align_up(size ? size : 1, hak_os_page_size);
   // Large arrays of zeros are often used sparsely; who asks for pages may handle them one by one.
   bool plain = !zero && alignment < hak_os_page_size;
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
-  void *p = zero || alignment > HAK_SUPERSLAB_SIZE ? NULL : reuse(&total, plain);
+  void *p = NULL;
   bool has_advice = false; // of one that was another block: not known
-  if (!p) p = map(total, alignment, plain, &has_advice);
-  if (!p) return NULL;
+  if (alignment == HAK_SUPERSLAB_SIZE) p = zero ? clear(&total) : reuse(&total, plain);
+  if (!p) {
+    p = map(total, alignment, plain, &has_advice);
+    if (!p) return NULL;
+    if (zero && !HAK_SECURE) hak_fill_sample(&zeros, p, total);
+  }
   hak_pagemap_set(p, entry_for(total, has_advice));
   hak_fetch_add_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total);
@@ -105,7 +128,8 @@ bool hak_huge_free(void *p) {
   if (!total || !hak_pagemap_take(p, entry)) return false;
   hak_fetch_sub_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
-  if (p == hak_load_relaxed(&fill.sample)) hak_fill_learn(&fill, p);
+  hak_fill_freed(&fill, p);
+  hak_fill_freed(&zeros, p);
   if (!hak_huge_cache_put(p, total)) hak_huge_cache_unmap(p, total);
   return true;
 }

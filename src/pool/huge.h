@@ -11,7 +11,7 @@
 #include "core/pagemap.h"
 
 // alignment is a power of two. zero: the block reads as zero, and nothing of it is
-// resident; else it holds what another left in it. NULL: out of memory.
+// resident unless such blocks are used in full; else it holds what another left in it. NULL: out of memory.
 void *hak_huge_alloc(size_t size, size_t alignment, bool zero);
 // Usable bytes of the huge block that starts at p, 0 if none does.
 size_t hak_huge_usable(const void *p);
