@@ -5,6 +5,7 @@
 #include "pool/fill.h"
 #include "superslab/superslab.h"
 #include "thread/heap.h"
+#include "thread/warm.h"
 
 #define GROWING 16       // fresh slabs in a row
 #define PROVEN UINT8_MAX // growth: and a run of the class was used in full
@@ -18,12 +19,18 @@ void hak_growth_fresh(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
 }
 
-// Or the heaps have much more than the slab per class that each of them may have begun
-// and left.
-#define BEGUN_BYTES ((uint64_t)HAK_CLASSES * HAK_SLAB_SIZE)
+// Or heaps have much more, on average, than what this one may have begun and left: a slab per
+// class, and two runs of each L2 class it uses.
+static bool well_filled(const hak_heap_t *heap) {
+  uint64_t mapped = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SLAB_SHIFT;
+  uint64_t slabs = HAK_CLASSES, have = mapped / hak_heap_count();
+  for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES && slabs <= have; c++)
+    if (hak_warm_slabs(heap, c)) slabs += 2u * hak_classes[c].run;
+  return slabs <= have;
+}
+
 static bool grows(const hak_heap_t *heap, unsigned c) {
-  return heap->warm[c].growth >= GROWING ||
-         hak_load_relaxed(&hak_mapped.superslab_bytes) >= hak_heap_count() * BEGUN_BYTES;
+  return heap->warm[c].growth >= GROWING || well_filled(heap);
 }
 
 // The run that was used up last is looked at. It may be anybody's by now, and so nothing is read

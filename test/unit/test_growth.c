@@ -9,6 +9,8 @@
 #include "pool/fill.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
+#include "thread/growth.h"
+#include "thread/heap.h"
 #include "thread/process.h"
 
 enum { FIRST = 32 * MIB, ALL = 64 * MIB, BLOCKS_MAX = ALL / 64 };
@@ -127,6 +129,28 @@ static void doubts_last(void) {
 }
 ISOLATED(doubts_last)
 
+// What makes heaps well filled is more than the runs they have begun.
+static void begun_runs_do_not_count(void) {
+  begin();
+  CHECK(hak_malloc(16) != NULL);
+  hak_heap_t *heap = hak_tls_heap;
+  uint64_t mapped = hak_mapped.superslab_bytes, slabs = HAK_CLASSES;
+  hak_mapped.superslab_bytes = hak_heap_count() * slabs * HAK_SLAB_SIZE;
+  CHECK(hak_growth_fills(heap, 0));
+  for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES; c++) {
+    heap->warm[c].slabs++;
+    slabs += 2u * hak_classes[c].run;
+  }
+  CHECK(!hak_growth_fills(heap, 0));
+  hak_mapped.superslab_bytes = hak_heap_count() * slabs * HAK_SLAB_SIZE;
+  CHECK(hak_growth_fills(heap, 0));
+  hak_mapped.superslab_bytes -= 1;
+  CHECK(!hak_growth_fills(heap, 0));
+  for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES; c++) heap->warm[c].slabs--;
+  hak_mapped.superslab_bytes = mapped;
+}
+ISOLATED(begun_runs_do_not_count)
+
 static void switched_off(void) {
   begin();
   hak_option(THP) = HAK_THP_NEVER;
@@ -167,6 +191,7 @@ int main(void) {
       ISOLATED_TEST(dense_largest),      ISOLATED_TEST(sparse_l2),  ISOLATED_TEST(sparse_l25),
       ISOLATED_TEST(proof_is_forgotten), ISOLATED_TEST(switched_off), ISOLATED_TEST(prefault_early),
       ISOLATED_TEST(prefault_late),      ISOLATED_TEST(prefault_never), ISOLATED_TEST(doubts_last),
+      ISOLATED_TEST(begun_runs_do_not_count),
   };
   return RUN(tests);
 }
