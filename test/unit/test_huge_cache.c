@@ -117,6 +117,16 @@ static void calloc_stays_untouched(void) {
 }
 ISOLATED(calloc_stays_untouched)
 
+// Of up to 1 MiB too, where an alignment made them mappings.
+static void short_ones_are_kept(void) {
+  set_up(64 * MIB);
+  char *p = hak_huge_alloc(200000, 2 * MIB, false);
+  CHECK(p != NULL && hak_huge_free(p) && kept() != 0);
+  CHECK(hak_huge_alloc(200000, 2 * MIB, false) == p);
+  CHECK(kept() == 0 && hak_huge_free(p));
+}
+ISOLATED(short_ones_are_kept)
+
 // Blocks of zeros that are used in full take kept mappings, and are zero all the same.
 static void zeros_that_fill_are_cleared(void) {
   set_up(64 * MIB);
@@ -314,6 +324,7 @@ int main(void) {
     ISOLATED_TEST(freed_mappings_serve_again),
     ISOLATED_TEST(best_fit),
     ISOLATED_TEST(calloc_stays_untouched),
+    ISOLATED_TEST(short_ones_are_kept),
     ISOLATED_TEST(zeros_that_fill_are_cleared),
     ISOLATED_TEST(bound_is_learnt_and_kept),
     ISOLATED_TEST(nothing_near_the_limit),
