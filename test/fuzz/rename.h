@@ -25,6 +25,10 @@
 #define mallinfo fuzz_mallinfo
 #define mallinfo2 fuzz_mallinfo2
 #define mallopt fuzz_mallopt
+#define setrlimit fuzz_setrlimit
+#define setrlimit64 fuzz_setrlimit64
+#define prlimit fuzz_prlimit
+#define prlimit64 fuzz_prlimit64
 
 #define __libc_malloc fuzz___libc_malloc
 #define __libc_calloc fuzz___libc_calloc
