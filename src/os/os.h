@@ -47,10 +47,10 @@ bool hak_os_filled(const void *p, size_t size);
 // Grow or shrink a mapping where it is. Growing fails if the space behind is taken, or memory is
 // short; *movable is false where it failed for what would keep it from being moved, too.
 bool hak_os_resize(void *p, size_t old_size, size_t new_size, bool *movable);
-// Move a mapping's pages (no copy) to target, which must be reserved by the
-// caller with at least new_size bytes; target's mapping is replaced. False: refused, and target
-// may be gone, or another thread's: the kernel unmaps it before it looks at all else.
-bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target);
+// Move a mapping's pages (no copy) to target, which the caller has reserved with new_size bytes and
+// which they replace. False: refused; *ours says whether target still is the caller's. Many
+// kernels unmap it before they look at all else, and another thread may be there at once.
+bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target, bool *ours);
 
 // Address-space limit in bytes (RLIMIT_AS), SIZE_MAX if none.
 size_t hak_os_address_limit(void);

@@ -29,6 +29,8 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+// In a header of the kernel's that not every C library brings along.
+#define FUTEX_CMP_REQUEUE_PRIVATE (4 | 128)
 
 #define FILLED_SAMPLES 16
 
@@ -203,14 +205,37 @@ bool hak_os_resize(void *p, size_t old_size, size_t new_size, bool *movable) {
   return false;
 }
 
-bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target) {
-  KEEP_ERRNO;
-  if (FAULTY(HAK_FAULT_REMAP)) {
-    hak_os_unmap(target, new_size);
-    return false;
+// A mark that nobody else's memory has, in the first words of target: 128 bits of a number that is
+// used once. Compared by a call that neither waits nor wakes nor faults.
+#define MARK_WORDS 4
+static void mark(_Atomic uint32_t *target, uint64_t number) {
+  for (unsigned i = 0; i < MARK_WORDS; i++) {
+    number = number * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX
+    hak_store_relaxed(&target[i], (uint32_t)(number >> 32));
   }
-  return hak_kernel_mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, target) !=
-         MAP_FAILED;
+}
+
+static bool has_mark(_Atomic uint32_t *target, uint64_t number) {
+  for (unsigned i = 0; i < MARK_WORDS; i++) {
+    number = number * 6364136223846793005u + 1442695040888963407u;
+    if (syscall(SYS_futex, &target[i], FUTEX_CMP_REQUEUE_PRIVATE, 0, 0, &target[i],
+                (uint32_t)(number >> 32)) != 0)
+      return false;
+  }
+  return true;
+}
+
+bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target, bool *ours) {
+  static _Atomic uint64_t moves; // relaxed: for a number that is used once
+  KEEP_ERRNO;
+  *ours = true;
+  if (FAULTY(HAK_FAULT_REMAP) || !hak_os_commit(target, hak_os_page_size)) return false;
+  uint64_t number = hak_fetch_add_relaxed(&moves, 1) ^ (uintptr_t)target;
+  mark(target, number);
+  if (hak_kernel_mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, target) != MAP_FAILED)
+    return true;
+  *ours = has_mark(target, number);
+  return false;
 }
 
 size_t hak_os_address_limit(void) {

@@ -27,15 +27,14 @@ static size_t size_in(uint64_t entry, const void *p) {
   return (size_t)((entry & ~HAK_PAGEMAP_ADVISED) >> 2) << UNIT_SHIFT;
 }
 
-// The kernel takes the target away before it looks whether it has memory for the growth, and what
-// another thread maps there then is not to be touched. So memory is asked for first.
 static void *move(void *p, size_t old_total, size_t new_total) {
   void *target = hak_os_reserve(new_total, HAK_SUPERSLAB_SIZE);
   if (!target) return NULL;
-  if (hak_pagemap_prepare(target) && hak_os_commit(target, new_total - old_total))
-    return hak_os_move(p, old_total, new_total, target) ? target : NULL;
+  bool ours = true;
+  if (hak_pagemap_prepare(target) && hak_os_move(p, old_total, new_total, target, &ours))
+    return target;
   // It has no memory yet: lost only if both calls are refused.
-  if (!hak_os_unmap(target, new_total) && hak_os_commit(target, new_total))
+  if (ours && !hak_os_unmap(target, new_total) && hak_os_commit(target, new_total))
     hak_huge_cache_unmap(target, new_total);
   return NULL;
 }

@@ -138,7 +138,7 @@ static void zeros_that_fill_are_cleared(void) {
     fill(p, 4 * MIB, 1);
     with += hak_huge_cache_counts.reuse != before;
     CHECK(hak_huge_free(p));
-    CHECK(kept() <= 4 * MIB);
+    CHECK(kept() <= 4 * MIB || !pages_are_told());
   }
   CHECK(with > 80 || !pages_are_told());
   // The next sample is not in use: what follows is fresh again, and what was kept stays.
