@@ -175,6 +175,9 @@ static long faults(void) {
   return getrusage(RUSAGE_THREAD, &of_thread) == 0 ? of_thread.ru_minflt : 0;
 }
 
+// Knuth's MMIX; the upper half is the better one.
+static uint64_t next_random(uint64_t n) { return n * 6364136223846793005u + 1442695040888963407u; }
+
 bool hak_os_filled(const void *p, size_t size) {
   KEEP_ERRNO;
   const char *start = (const char *)hak_align_up((uintptr_t)p, hak_os_page_size);
@@ -184,7 +187,7 @@ bool hak_os_filled(const void *p, size_t size) {
   uint64_t at = (uintptr_t)p ^ size; // pseudo-random, so at no stride that a program may have
   long before = faults();
   for (unsigned i = 0; i < FILLED_SAMPLES; i++) {
-    at = at * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX
+    at = next_random(at);
     size_t page = (size_t)(size / hak_os_page_size * (at >> 32) >> 32);
     if (!readable(start + page * hak_os_page_size, hak_os_page_size) || faults() != before)
       return false;
@@ -210,14 +213,14 @@ bool hak_os_resize(void *p, size_t old_size, size_t new_size, bool *movable) {
 #define MARK_WORDS 4
 static void mark(_Atomic uint32_t *target, uint64_t number) {
   for (unsigned i = 0; i < MARK_WORDS; i++) {
-    number = number * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX
+    number = next_random(number);
     hak_store_relaxed(&target[i], (uint32_t)(number >> 32));
   }
 }
 
 static bool has_mark(_Atomic uint32_t *target, uint64_t number) {
   for (unsigned i = 0; i < MARK_WORDS; i++) {
-    number = number * 6364136223846793005u + 1442695040888963407u;
+    number = next_random(number);
     if (syscall(SYS_futex, &target[i], FUTEX_CMP_REQUEUE_PRIVATE, 0, 0, &target[i],
                 (uint32_t)(number >> 32)) != 0)
       return false;
