@@ -33,7 +33,7 @@ static void *move(void *p, size_t old_total, size_t new_total) {
   bool ours = true;
   if (hak_pagemap_prepare(target) && hak_os_move(p, old_total, new_total, target, &ours))
     return target;
-  // It has no memory yet: lost only if both calls are refused.
+  // It has a page at most: lost only if both calls are refused.
   if (ours && !hak_os_unmap(target, new_total) && hak_os_commit(target, new_total))
     hak_huge_cache_unmap(target, new_total);
   return NULL;

@@ -47,7 +47,7 @@ static _Atomic uint64_t refused_at, needed_at; // ms
 
 hak_huge_cache_counts_t hak_huge_cache_counts;
 
-// Shorter ones cost less to map than to look for.
+// Shorter ones are rare, and were not measured (docs/decisions/0021-huge-cache.md).
 #define LENGTH_MIN HAK_SLAB_SIZE
 // Mappings that differ by more are no substitute: what is cut off or added outweighs.
 #define DIFFER_MOST 8

@@ -92,7 +92,7 @@ static size_t range_for(size_t limit) {
   uint64_t kind = hak_option(SS_LOOKUP_KIND);
   size_t range = hak_option(RANGE_SIZE);
   if (kind == HAK_LOOKUP_TABLE || (kind == HAK_LOOKUP_AUTO && limit != SIZE_MAX)) return 0;
-  return limit != SIZE_MAX && range > limit / 4 ? limit / 4 : range;
+  return range > limit / 4 ? limit / 4 : range;
 }
 
 static uint32_t numbers_for(size_t limit) {

@@ -293,13 +293,7 @@ ISOLATED(numbers_are_given_once)
 // ---------------------------------------------------------------------------
 // A limit of the address space that is set later.
 
-static size_t mapped_mib(void) {
-  char text[64];
-  size_t pages = 0;
-  CHECK(hak_os_read_text("/proc/self/statm", text, sizeof text));
-  sscanf(text, "%zu", &pages);
-  return pages * (size_t)sysconf(_SC_PAGESIZE) >> 20;
-}
+static size_t mapped_mib(void) { return status_kib("VmSize:") / KIB; }
 
 static void check_found(uint32_t number) {
   char *base = memory_of(number);
