@@ -52,27 +52,30 @@ int mallopt(int parameter, int value);
 // What is in use was counted before what there is, by other threads too.
 static size_t rest(size_t all, size_t used) { return all > used ? all - used : 0; }
 
-static info_t info(void) {
-  hak_report_t r;
-  hak_stats_collect(&r);
-  size_t used = r.total.live_bytes - r.total.huge_bytes;
-  size_t kept = r.total.superslab_bytes + r.total.huge_cached_bytes; // for blocks, in use or not
+static info_t info(const hak_report_t *r) {
+  size_t used = r->total.live_bytes - r->total.huge_bytes;
+  // For blocks, in use or not.
+  size_t kept = r->total.superslab_bytes + r->total.huge_cached_bytes + r->guard_bytes;
   return (info_t){
       .arena = kept,
-      .ordblks = (size_t)(r.total.superslab_bytes >> HAK_SLAB_SHIFT),
-      .hblks = r.huge_live,
-      .hblkhd = r.total.huge_bytes,
+      .ordblks = (size_t)(r->total.superslab_bytes >> HAK_SLAB_SHIFT),
+      .hblks = r->huge_live,
+      .hblkhd = r->total.huge_bytes,
       .uordblks = used,
       .fordblks = rest(kept, used),
   };
 }
 
-HAK_EXPORT info_t mallinfo2(void) { return info(); }
+HAK_EXPORT info_t mallinfo2(void) {
+  hak_report_t r;
+  hak_stats_collect(&r);
+  return info(&r);
+}
 
 static int fit(size_t x) { return x > __INT_MAX__ ? __INT_MAX__ : (int)x; }
 
 HAK_EXPORT old_info_t mallinfo(void) {
-  info_t i = info();
+  info_t i = mallinfo2();
   return (old_info_t){.arena = fit(i.arena),
                       .ordblks = fit(i.ordblks),
                       .hblks = fit(i.hblks),
@@ -108,15 +111,11 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
       "<total type=\"live\" count=\"%llu\" size=\"%llu\"/>\n"
       "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
       "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
-      0ULL,
-      (unsigned long long)rest(r.total.superslab_bytes + r.total.huge_cached_bytes +
-                                   r.total.huge_bytes,
-                               r.total.live_bytes),
-      (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.peak_bytes,
-      (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.live_blocks,
-      (unsigned long long)r.total.live_bytes, (unsigned long long)r.huge_live,
-      (unsigned long long)r.total.huge_bytes, (unsigned long long)r.total.mapped_bytes,
-      (unsigned long long)r.total.peak_bytes);
+      0ULL, (unsigned long long)info(&r).fordblks, (unsigned long long)r.total.superslab_bytes,
+      (unsigned long long)r.total.peak_bytes, (unsigned long long)r.total.superslab_bytes,
+      (unsigned long long)r.total.live_blocks, (unsigned long long)r.total.live_bytes,
+      (unsigned long long)r.huge_live, (unsigned long long)r.total.huge_bytes,
+      (unsigned long long)r.total.mapped_bytes, (unsigned long long)r.total.peak_bytes);
   return 0;
 }
 

@@ -89,7 +89,9 @@ static void add_totals(hak_report_t *r) {
   t->l25_allocs = r->stats[HAK_STAT_l25_alloc];
   t->huge_allocs = r->stats[HAK_STAT_huge_alloc];
   t->guard_allocs = r->stats[HAK_STAT_guard_alloc] = hak_load_relaxed(&hak_guard_counts.allocs);
-  t->live_blocks = r->l25_live + r->huge_live + hak_load_relaxed(&hak_guard_counts.live);
+  uint64_t guarded = hak_load_relaxed(&hak_guard_counts.live);
+  r->guard_bytes = guarded * hak_os_page_size;
+  t->live_blocks = r->l25_live + r->huge_live + guarded;
   t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     // Words of a running thread are read one after the other: there may be more live blocks in a

@@ -105,6 +105,21 @@ static void live_figures_are_exact(void **state) {
   }
 }
 
+// HAKMEM_GUARD=1: they have pages of their own, which are in no SuperSlab.
+static void guarded_blocks_are_in_the_arena(void **state) {
+  (void)state;
+  const char *guard = getenv("HAKMEM_GUARD");
+  if (!on_hakmem() || !guard || strcmp(guard, "1")) skip();
+  void *p[20];
+  struct mallinfo2 before = mallinfo2();
+  for (size_t i = 0; i < COUNT(p); i++) p[i] = malloc(100);
+  struct mallinfo2 full = mallinfo2();
+  assert_true(full.arena >= before.arena + COUNT(p) * (size_t)sysconf(_SC_PAGESIZE));
+  assert_int_equal(full.uordblks + full.fordblks, full.arena);
+  for (size_t i = 0; i < COUNT(p); i++) free(p[i]);
+  assert_int_equal(mallinfo2().arena, before.arena);
+}
+
 static void trim_gives_idle_memory_back(void **state) {
   (void)state;
   enum { N = 4000, SIZE = 20000 };
@@ -365,6 +380,7 @@ int main(void) {
       cmocka_unit_test(mallinfo2_of_a_busy_program),
       cmocka_unit_test(mallinfo_follows),
       cmocka_unit_test(live_figures_are_exact),
+      cmocka_unit_test(guarded_blocks_are_in_the_arena),
       cmocka_unit_test(trim_gives_idle_memory_back),
       cmocka_unit_test(stats_go_to_stderr),
       cmocka_unit_test(info_is_xml),
