@@ -258,9 +258,10 @@ static void shrink(uint32_t range_end, uint32_t max) {
     if (new_max > max_in(old)) new_max = max_in(old);
     // Release: whoever uses a number beyond the new end maps it elsewhere.
   } while (!hak_cas_acq_rel(&hak_registry.numbers, &old, word_of(next_in(old), new_end, new_max)));
-  char *base = (char *)hak_registry.base;
-  give_back(base + ((size_t)new_end << HAK_SUPERSLAB_SHIFT),
-            base + ((size_t)range_end_in(old) << HAK_SUPERSLAB_SHIFT));
+  // Without a range both are 0.
+  uintptr_t base = hak_registry.base;
+  give_back((char *)(base + ((uintptr_t)new_end << HAK_SUPERSLAB_SHIFT)),
+            (char *)(base + ((uintptr_t)range_end_in(old) << HAK_SUPERSLAB_SHIFT)));
   give_back(superslabs_end(new_max), superslabs_end(max_in(old)));
   give_back(slabs_end(new_max), slabs_end(max_in(old)));
 }
