@@ -111,9 +111,14 @@ _Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_KEPT_LENGTH_BITS
 #define KEPT_MIN ((uint64_t)1 << 20) // bytes a thread may keep after the first regrets
 #define REGRETS_PER_DOUBLING 4
 #define IDLE_MS 1000
+// Heaps that may each keep as much as the option says; more of them share as much, for those whose
+// threads sleep keep it.
+#define KEEPERS 8
 
 static uint32_t most_slabs(void) {
-  return (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
+  uint32_t most = (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
+  uint32_t heaps = hak_heap_count();
+  return heaps > KEEPERS ? most * KEEPERS / heaps : most;
 }
 
 static uint32_t take_out(hak_heap_t *heap, uint32_t i) {
@@ -151,7 +156,8 @@ hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n) {
 void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head) {
   unsigned n = hak_l25_take_apart(head);
   hak_heap_count_stat(heap, HAK_STAT_l25_free, 1);
-  uint32_t most = heap->kept_most < most_slabs() ? heap->kept_most : most_slabs();
+  uint32_t most = most_slabs();
+  if (most > heap->kept_most) most = heap->kept_most;
   uint32_t cap = (uint32_t)hak_option(L25_RING_CAP);
   if (n > most || cap == 0) {
     heap->kept_refused = true;

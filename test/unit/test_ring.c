@@ -233,6 +233,34 @@ static void kept_runs_follow_use(void) {
 }
 ISOLATED(kept_runs_follow_use)
 
+// Many threads share what eight may keep: those that sleep would keep it all.
+enum { KEEPERS = 8, MANY = 24 };
+static pthread_barrier_t all_have_heaps, all_have_kept;
+static void *keep_and_wait(void *argument) {
+  (void)argument;
+  static _Thread_local void *p[24];
+  for (unsigned i = 0; i < 1000; i++) hak_free(hak_malloc(100)); // no nursery after that
+  pthread_barrier_wait(&all_have_heaps);
+  for (unsigned round = 0; round < 40; round++) {
+    for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = hak_malloc(65536)) != NULL);
+    for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
+  }
+  uint32_t most = (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
+  CHECK(hak_heap_count() >= MANY);
+  CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(most * KEEPERS / hak_heap_count(), MIB));
+  pthread_barrier_wait(&all_have_kept);
+  return NULL;
+}
+static void many_threads_share_what_is_kept(void) {
+  pthread_t thread[MANY];
+  CHECK(pthread_barrier_init(&all_have_heaps, NULL, MANY) == 0);
+  CHECK(pthread_barrier_init(&all_have_kept, NULL, MANY) == 0);
+  for (unsigned i = 0; i < MANY; i++)
+    CHECK(pthread_create(&thread[i], NULL, keep_and_wait, NULL) == 0);
+  for (unsigned i = 0; i < MANY; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+}
+ISOLATED(many_threads_share_what_is_kept)
+
 // Runs that are FULL, of which a block each is free: every one is found again, whether the
 // ring names it or has forgotten it, and whoever freed it.
 enum { RUNS = 120, RUN_SIZE = 20000, RUN_BLOCKS = 9 };
@@ -300,6 +328,7 @@ int main(void) {
     ISOLATED_TEST(kept_runs_stay_whole),
     ISOLATED_TEST(what_stays_is_packed),
     ISOLATED_TEST(kept_runs_follow_use),
+    ISOLATED_TEST(many_threads_share_what_is_kept),
     ISOLATED_TEST(full_runs_are_found),
     ISOLATED_TEST(full_runs_of_an_ended_thread_are_found),
   };
