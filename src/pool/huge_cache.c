@@ -47,8 +47,6 @@ static _Atomic uint64_t refused_at, needed_at; // ms
 
 hak_huge_cache_counts_t hak_huge_cache_counts;
 
-// Shorter ones are rare, and were not measured (docs/decisions/0021-huge-cache.md).
-#define LENGTH_MIN HAK_SLAB_SIZE
 // Mappings that differ by more are no substitute: what is cut off or added outweighs.
 #define DIFFER_MOST 8
 
@@ -148,7 +146,6 @@ static uint64_t bound_with(size_t size) {
 }
 
 bool hak_huge_cache_put(void *p, size_t size) {
-  if (size < LENGTH_MIN) return false;
   uint64_t bound = bound_with(size), now = hak_os_clock_ms();
   bool kept = false, evicted = false;
   if (bound) {
@@ -165,9 +162,9 @@ bool hak_huge_cache_put(void *p, size_t size) {
 }
 
 // A mapping has to be made because none was kept.
-static void missed(size_t size) {
+static void missed(void) {
   uint64_t now = hak_os_clock_ms();
-  if (size < LENGTH_MIN || now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
+  if (now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
   hak_store_relaxed(&needed_at, now);
   if (hak_fetch_add_relaxed(&regrets, 1) < REGRETS_PER_DOUBLING) return;
   hak_store_relaxed(&regrets, 0u);
@@ -182,7 +179,6 @@ static bool better(size_t b, size_t a, size_t size) {
 }
 
 void *hak_huge_cache_take(size_t size, size_t *have) {
-  if (size < LENGTH_MIN) return NULL;
   for (;;) {
     uint64_t word = 0;
     unsigned best = 0;
@@ -193,7 +189,7 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
       word = found;
     }
     if (!word) {
-      missed(size);
+      missed();
       return NULL;
     }
     if (!take(best, word)) continue;

@@ -94,7 +94,7 @@ static void best_fit(void) {
   void *big = alloc(30 * MIB);
   CHECK(big != NULL && big != p[1]);
   CHECK(kept() > MIB);
-  // Other alignments than a SuperSlab's, and small ones, are mapped as ever.
+  // Other alignments than a SuperSlab's, and much shorter ones, are mapped as ever.
   void *aligned = hak_huge_alloc(2 * MIB, 64 * MIB, false), *small = alloc(5000);
   CHECK(((uintptr_t)aligned & (64 * MIB - 1)) == 0 && small != NULL && kept() > MIB);
   CHECK(hak_huge_free(small) && hak_huge_usable(small) == 0 && kept() < 2 * MIB);
@@ -120,10 +120,14 @@ ISOLATED(calloc_stays_untouched)
 // Of up to 1 MiB too, where an alignment made them mappings.
 static void short_ones_are_kept(void) {
   set_up(64 * MIB);
-  char *p = hak_huge_alloc(200000, 2 * MIB, false);
-  CHECK(p != NULL && hak_huge_free(p) && kept() != 0);
-  CHECK(hak_huge_alloc(200000, 2 * MIB, false) == p);
-  CHECK(kept() == 0 && hak_huge_free(p));
+  const size_t sizes[] = {200000, 57345, 5000, 1};
+  for (unsigned i = 0; i < COUNT(sizes); i++) {
+    char *p = hak_huge_alloc(sizes[i], 2 * MIB, false);
+    CHECK(p != NULL && hak_huge_free(p) && kept() != 0);
+    CHECK(hak_huge_alloc(sizes[i], 2 * MIB, false) == p);
+    CHECK(kept() == 0 && hak_huge_free(p));
+    CHECK(hak_huge_cache_trim(0) != 0 && kept() == 0);
+  }
 }
 ISOLATED(short_ones_are_kept)
 
