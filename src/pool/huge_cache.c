@@ -9,13 +9,16 @@
 // A place is empty (0) or names a mapping: unit of address space << 37 | length in 4 KiB.
 #define LENGTH_BITS 37
 #define UNIT_SHIFT 12
-#define PLACES 16u
+#define PLACES 64u
 
 // All in one OS page: fork copies it at one moment. A mapping is in one place at most,
 // and who swaps its word for 0 has it to himself.
 static struct {
-  _Alignas(128) _Atomic uint64_t place[PLACES];
+  _Alignas(PLACES * sizeof(uint64_t)) _Atomic uint64_t place[PLACES];
 } cache;
+// Places from there on were never used. Relaxed: raised before a place is; who does not see it
+// does not know of the mapping either.
+static _Atomic uint32_t places_used;
 static _Atomic uint64_t put_at[PLACES]; // ms; relaxed: an old time sends a mapping back early
 
 // Mappings that the kernel refused to take back, a stack whose links are in themselves: tried
@@ -39,11 +42,15 @@ static _Atomic uint64_t held;
 #define REGRET_MS 250
 #define REGRETS_PER_DOUBLING 4
 #define CALM_MS 1000
-// Beside one mapping, no more than that in addition to as much as the program holds.
+// Beside one mapping, no more than that in addition to as much as the program holds: all of it
+// may fall asleep. What a load had to map anew because of this is worth an eighth of it: who
+// swings again and again keeps more each time.
 #define UNUSED_MOST ((uint64_t)16 << 20)
+#define SWING_SHARE 8
 static _Atomic uint64_t learnt; // bytes, BOUND_MIN or more, or 0
+static _Atomic uint64_t swung;  // bytes on top of UNUSED_MOST
 static _Atomic uint32_t regrets;
-static _Atomic uint64_t refused_at, needed_at; // ms
+static _Atomic uint64_t refused_at, unused_at, needed_at; // ms; unused_at: because of UNUSED_MOST
 
 hak_huge_cache_counts_t hak_huge_cache_counts;
 
@@ -114,7 +121,7 @@ static size_t evict_oldest(void) {
   for (;;) {
     unsigned oldest = PLACES;
     uint64_t word = 0;
-    for (unsigned i = 0; i < PLACES; i++) {
+    for (unsigned i = 0; i < hak_load_relaxed(&places_used); i++) {
       uint64_t found = hak_load_relaxed(&cache.place[i]);
       if (!found || (word && hak_load_relaxed(&put_at[i]) >= hak_load_relaxed(&put_at[oldest])))
         continue;
@@ -127,9 +134,12 @@ static size_t evict_oldest(void) {
 }
 
 static bool place(uint64_t word, uint64_t now) {
-  for (unsigned i = 0; i < PLACES; i++) {
+  for (uint32_t i = 0; i < PLACES; i++) {
     uint64_t none = 0;
     if (hak_load_relaxed(&cache.place[i])) continue;
+    uint32_t used = hak_load_relaxed(&places_used);
+    while (used <= i && !hak_cas_relaxed(&places_used, &used, i + 1)) {
+    }
     hak_store_relaxed(&put_at[i], now);
     // Release: pairs with the acquire in take.
     if (hak_cas_release(&cache.place[i], &none, word)) return true;
@@ -139,7 +149,8 @@ static bool place(uint64_t word, uint64_t now) {
 
 // So many bytes may be held when a mapping of size bytes is; 0: it may not.
 static uint64_t bound_with(size_t size) {
-  uint64_t bound = bound_now(), most = UNUSED_MOST + hak_load_relaxed(&hak_mapped.huge_bytes);
+  uint64_t bound = bound_now(), most = UNUSED_MOST + hak_load_relaxed(&swung);
+  most += hak_load_relaxed(&hak_mapped.huge_bytes);
   if (size > bound) return 0;
   if (most > bound) most = bound;
   return most > size ? most : size;
@@ -157,15 +168,21 @@ bool hak_huge_cache_put(void *p, size_t size) {
       evicted = true;
     if (!kept) left(size);
   }
-  if (!kept || evicted) hak_store_relaxed(&refused_at, now);
+  if (!kept || evicted) {
+    hak_store_relaxed(&refused_at, now);
+    if (bound && bound < bound_now()) hak_store_relaxed(&unused_at, now);
+  }
   return kept;
 }
 
 // A mapping has to be made because none was kept.
-static void missed(void) {
+static void missed(size_t size) {
   uint64_t now = hak_os_clock_ms();
   if (now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
   hak_store_relaxed(&needed_at, now);
+  if (now - hak_load_relaxed(&unused_at) <= REGRET_MS &&
+      hak_load_relaxed(&swung) < hak_option(HUGE_CACHE))
+    hak_fetch_add_relaxed(&swung, size / SWING_SHARE);
   if (hak_fetch_add_relaxed(&regrets, 1) < REGRETS_PER_DOUBLING) return;
   hak_store_relaxed(&regrets, 0u);
   uint64_t bound = hak_load_relaxed(&learnt);
@@ -182,14 +199,14 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
   for (;;) {
     uint64_t word = 0;
     unsigned best = 0;
-    for (unsigned i = 0; i < PLACES; i++) {
+    for (unsigned i = 0; i < hak_load_relaxed(&places_used); i++) {
       uint64_t found = hak_load_relaxed(&cache.place[i]);
       if (!found || !better(length_of(found), length_of(word), size)) continue;
       best = i;
       word = found;
     }
     if (!word) {
-      missed();
+      missed(size);
       return NULL;
     }
     if (!take(best, word)) continue;
@@ -213,6 +230,7 @@ void hak_huge_cache_tend(void) {
   if (now - hak_load_relaxed(&needed_at) >= CALM_MS) {
     uint64_t half = hak_load_relaxed(&learnt) / 2;
     hak_store_relaxed(&learnt, half < BOUND_MIN ? 0 : half);
+    hak_store_relaxed(&swung, hak_load_relaxed(&swung) / 2);
   }
   for (unsigned i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);

@@ -177,6 +177,14 @@ static void bound_is_learnt_and_kept(void) {
   for (unsigned i = 0; i < N; i++) CHECK((p[i] = alloc(MIB + 4096)) != NULL);
   for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(p[i]) && kept() <= 64 * MIB);
   CHECK(kept() <= 16 * MIB); // as the program holds nothing more
+  // More each time, if they are needed again each time.
+  for (unsigned swings = 0; swings < 20; swings++) {
+    uint64_t before = kept();
+    for (unsigned i = 0; i < N; i++) CHECK((p[i] = alloc(MIB + 4096)) != NULL);
+    for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(p[i]));
+    CHECK(kept() >= before && kept() <= before + 5 * MIB);
+  }
+  CHECK(kept() >= 36 * MIB);
   // By age, and the bound falls.
   for (unsigned i = 0; i < 6; i++) {
     hak_os_sleep_ms(1100);
