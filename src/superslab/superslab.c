@@ -224,6 +224,7 @@ uint32_t hak_superslab_acquire(bool fills) {
 // A limit that is set later.
 
 static _Atomic bool fitting; // a thread is at it
+#define FIT_TRIES 100
 
 // Where the room for descriptors ends: behind a page that is never committed.
 static char *superslabs_end(uint32_t max) {
@@ -287,8 +288,12 @@ static void grow(uint32_t max) {
 }
 
 void hak_superslab_fit(size_t limit) {
+  if (reserved_numbers == 0) return;
   // Acquire: pairs with the release below. What one maps or unmaps is over for the next.
-  if (reserved_numbers == 0 || hak_exchange_acq_rel(&fitting, true)) return;
+  for (unsigned tries = 0; hak_exchange_acq_rel(&fitting, true); tries++) {
+    if (tries == FIT_TRIES) return;
+    hak_os_yield(); // what it gives back may be what the caller was refused
+  }
   shrink((uint32_t)(range_for(limit) >> HAK_SUPERSLAB_SHIFT), numbers_for(limit));
   grow(numbers_for(limit));
   hak_store_release(&fitting, false);

@@ -86,7 +86,7 @@ void hak_superslab_after_fork(void);
 // The address space that the process may have has changed (RLIMIT_AS), or may have. What is
 // reserved for SuperSlabs to come and their descriptors goes back as far as it would not have
 // been reserved under such a limit; room for descriptors that went back before is taken again if
-// the limit allows it. A thread that finds another one here returns at once.
+// the limit allows it. A thread that finds another one here yields to it some times, no more.
 void hak_superslab_fit(size_t limit);
 
 // Numbers handed out so far are 1 .. hak_superslab_count() - 1.

@@ -198,6 +198,28 @@ static void limited_by_others(size_t mib, size_t b) {
   use_below(mib);
 }
 
+// The first who need memory then are threads that have no heap yet, all at once.
+static pthread_barrier_t limited;
+static void *use_at_once(void *unused) {
+  pthread_barrier_wait(&limited);
+  char *p = filled_block(4 * MIB, 1);
+  CHECK(p);
+  check_and_free(p, 4 * MIB, 1);
+  return unused;
+}
+static void limited_by_others_threads(size_t mib, size_t threads) {
+  pthread_t thread[16];
+  churn(1, 500);
+  CHECK(threads <= COUNT(thread));
+  CHECK(pthread_barrier_init(&limited, NULL, (unsigned)threads + 1) == 0);
+  for (size_t i = 0; i < threads; i++)
+    CHECK(pthread_create(&thread[i], NULL, use_at_once, NULL) == 0);
+  struct rlimit l = {mib * MIB, mib * MIB};
+  CHECK(syscall(SYS_prlimit64, 0, RLIMIT_AS, &l, NULL) == 0);
+  pthread_barrier_wait(&limited);
+  for (size_t i = 0; i < threads; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+}
+
 // They do what they are documented to do, and nothing to others.
 static void limit_calls(size_t a, size_t b) {
   (void)a, (void)b;
@@ -363,6 +385,7 @@ const case_t limits_cases[] = {
     {"as_limited_below_1g", limited_below, 1024, false},
     {"as_limited_below_prlimit", limited_below, 256, true},
     {"as_limited_by_others", limited_by_others, 256},
+    {"as_limited_by_others_threads", limited_by_others_threads, 1024, 16},
     {"as_limit_calls", limit_calls},
     {"nofile_limited_later", limited_later, RLIMIT_NOFILE, 0},
     {"no_descriptor_kept", no_descriptor_kept},
