@@ -295,7 +295,9 @@ void hak_superslab_fit(size_t limit) {
     hak_os_yield(); // what it gives back may be what the caller was refused
   }
   shrink((uint32_t)(range_for(limit) >> HAK_SUPERSLAB_SHIFT), numbers_for(limit));
-  grow(numbers_for(limit));
+  // The limit may be another one since the caller asked, and grow would use it up.
+  size_t now = hak_os_address_limit();
+  grow(numbers_for(limit < now ? limit : now));
   hak_store_release(&fitting, false);
 }
 
