@@ -328,8 +328,8 @@ static void fits_a_limit(void) {
   CHECK_EQUAL(hak_superslab_acquire(false), first);
   check_found(first);
   hak_slab_t *found;
-  char *beyond = (char *)hak_registry.base + ((size_t)(second + 8) << HAK_SUPERSLAB_SHIFT);
   if (alone) {
+    char *beyond = (char *)hak_registry.base + ((size_t)(second + 8) << HAK_SUPERSLAB_SHIFT);
     CHECK(mmap(beyond, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
                0) == beyond);
     CHECK(!hak_range_find(beyond, &found) && hak_slab_lookup(beyond) == NULL);
