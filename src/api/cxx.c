@@ -4,8 +4,9 @@
 // The new-handler and the exception come from the program's own C++ library
 // through weak references; this file is compiled with unwind tables (no landing
 // pads), so that an exception passes through it. Where one must not (nothrow),
-// new_handler.cpp catches it. A C++ library that was loaded after this one is not
-// in those references: its own operators are then asked to fail as it does.
+// new_handler.cpp catches it; it also has a linker take what is referred to out of a
+// static C++ library. A C++ library that was loaded after this one is not in those
+// references: its own operators are then asked to fail as it does.
 
 #define _GNU_SOURCE // dladdr, RTLD_NEXT
 #include "api/api.h"

@@ -6,7 +6,16 @@
 __asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_begin_catch\n"
         ".weak __cxa_end_catch\n"
-        ".weak _Unwind_Resume\n");
+        ".weak _Unwind_Resume\n"
+        ".weak _ZSt9terminatev\n"); // clang's way out of a noexcept function
+
+#if HAK_STATIC
+// Weak references take nothing out of an archive. These names do, and where there is no C++
+// library they are not missed, as no relocation refers to them. In the same archive member
+// there is __throw_bad_alloc.
+__asm__(".globl _ZSt16__throw_bad_castv\n" // libstdc++
+        ".globl _ZSt7nothrow\n");          // libc++; in libstdc++ get_new_handler is there
+#endif
 
 using size_t = decltype(sizeof 0);
 

@@ -127,6 +127,21 @@ def cxx_loaded_at_run_time(c):
         c.run(c.program("cxx_host"), c.program("libcxx_plugin.so"), function)
 
 
+def cxx_linked_statically(c):
+    """operator new fails there as well as anywhere: what throws is taken out of the C++ library."""
+    c.run(c.program("new-static"), preload=False)
+    c.run(c.program("new-static-libstdc++"), preload=False)
+
+
+def linked_statically_without_cxx(c):
+    """The whole of the archive in a C program, with no C++ library."""
+    out, _ = c.run(c.program("hello-whole"), preload=False)
+    check(out == "hello, world\n", repr(out))
+    needed = subprocess.run(["readelf", "-dW", c.program("hello-whole")], text=True,
+                            stdout=subprocess.PIPE, check=True).stdout
+    check("libc.so" in needed and "libstdc++" not in needed, needed)
+
+
 def programs_own_malloc(c):
     """What is defined by means of realloc and free goes to the program's own."""
     c.run(c.program("own_malloc"))

@@ -1,0 +1,84 @@
+// new_static.cpp: operator new runs out of memory in a program that is linked statically. It
+// uses nothing of the C++ library that would bring in what throws bad_alloc.
+
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <new>
+
+namespace {
+
+const std::size_t kMib = std::size_t{1} << 20, kLimit = 256 * kMib, kTooLarge = 300 * kMib;
+const std::align_val_t kLine{64};
+
+int calls;
+
+// Takes itself away at the third call.
+void CountingHandler() {
+  if (++calls == 3) std::set_new_handler(nullptr);
+}
+
+void ThrowingHandler() {
+  calls++;
+  throw 1;
+}
+
+bool failed;
+
+void Check(const char *what, bool holds) {
+  if (holds) return;
+  std::printf("%s: does not hold, %d calls of the handler\n", what, calls);
+  failed = true;
+}
+
+template <typename F> bool Throws(F allocate) {
+  try {
+    void *volatile p = allocate(kTooLarge);
+    (void)p;
+  } catch (const std::bad_alloc &) {
+    return true;
+  }
+  return false;
+}
+
+template <typename F> bool Null(F allocate) {
+  void *volatile p = allocate(kTooLarge);
+  return p == nullptr;
+}
+
+template <typename F> void CheckThrows(const char *what, F allocate) {
+  Check(what, Throws(allocate));
+  calls = 0;
+  std::set_new_handler(CountingHandler);
+  Check(what, Throws(allocate) && calls == 3);
+}
+
+template <typename F> void CheckNull(const char *what, F allocate) {
+  Check(what, Null(allocate));
+  calls = 0;
+  std::set_new_handler(CountingHandler);
+  Check(what, Null(allocate) && calls == 3);
+  calls = 0;
+  std::set_new_handler(ThrowingHandler);
+  Check(what, Null(allocate) && calls == 1);
+  std::set_new_handler(nullptr);
+}
+
+} // namespace
+
+int main() {
+  using std::nothrow;
+  rlimit limit = {kLimit, kLimit};
+  Check("setrlimit", setrlimit(RLIMIT_AS, &limit) == 0);
+  CheckThrows("new", [](std::size_t n) { return ::operator new(n); });
+  CheckThrows("new[]", [](std::size_t n) { return ::operator new[](n); });
+  CheckThrows("aligned", [](std::size_t n) { return ::operator new(n, kLine); });
+  CheckThrows("aligned []", [](std::size_t n) { return ::operator new[](n, kLine); });
+  CheckNull("nothrow", [](std::size_t n) { return ::operator new(n, nothrow); });
+  CheckNull("nothrow []", [](std::size_t n) { return ::operator new[](n, nothrow); });
+  CheckNull("nothrow aligned", [](std::size_t n) { return ::operator new(n, kLine, nothrow); });
+  CheckNull("nothrow aligned []",
+            [](std::size_t n) { return ::operator new[](n, kLine, nothrow); });
+  ::operator delete(::operator new(kMib));
+  return failed;
+}
