@@ -1,36 +1,13 @@
 // cxx_plugin.cpp: C++ that comes by dlopen into a program without any, and runs out of memory.
 
-#include <cstddef>
-#include <cstdint>
-#include <new>
+#include "too_large.h"
+
 #include <string>
 
 namespace {
 
-const std::size_t kTooLarge = std::size_t{1} << 60;
-const std::align_val_t kLine{64};
-
-int calls;
-
 void ThrowAtTheThird() {
   if (++calls == 3) throw std::bad_alloc();
-}
-
-template <typename F> bool Throws(F allocate) {
-  calls = 0;
-  try {
-    void *volatile p = allocate(kTooLarge);
-    (void)p;
-  } catch (const std::bad_alloc &) {
-    return true;
-  }
-  return false;
-}
-
-template <typename F> bool Null(F allocate) {
-  calls = 0;
-  void *volatile p = allocate(kTooLarge);
-  return p == nullptr;
 }
 
 bool EveryFormFails(int expected) {

@@ -1,17 +1,11 @@
 // new_static.cpp: operator new runs out of memory in a program that is linked statically. It
 // uses nothing of the C++ library that would bring in what throws bad_alloc.
 
-#include <sys/resource.h>
+#include "too_large.h"
 
 #include <cstdio>
-#include <new>
 
 namespace {
-
-const std::size_t kMib = std::size_t{1} << 20, kLimit = 256 * kMib, kTooLarge = 300 * kMib;
-const std::align_val_t kLine{64};
-
-int calls;
 
 // Takes itself away at the third call.
 void CountingHandler() {
@@ -31,34 +25,16 @@ void Check(const char *what, bool holds) {
   failed = true;
 }
 
-template <typename F> bool Throws(F allocate) {
-  try {
-    void *volatile p = allocate(kTooLarge);
-    (void)p;
-  } catch (const std::bad_alloc &) {
-    return true;
-  }
-  return false;
-}
-
-template <typename F> bool Null(F allocate) {
-  void *volatile p = allocate(kTooLarge);
-  return p == nullptr;
-}
-
 template <typename F> void CheckThrows(const char *what, F allocate) {
   Check(what, Throws(allocate));
-  calls = 0;
   std::set_new_handler(CountingHandler);
   Check(what, Throws(allocate) && calls == 3);
 }
 
 template <typename F> void CheckNull(const char *what, F allocate) {
   Check(what, Null(allocate));
-  calls = 0;
   std::set_new_handler(CountingHandler);
   Check(what, Null(allocate) && calls == 3);
-  calls = 0;
   std::set_new_handler(ThrowingHandler);
   Check(what, Null(allocate) && calls == 1);
   std::set_new_handler(nullptr);
@@ -68,8 +44,6 @@ template <typename F> void CheckNull(const char *what, F allocate) {
 
 int main() {
   using std::nothrow;
-  rlimit limit = {kLimit, kLimit};
-  Check("setrlimit", setrlimit(RLIMIT_AS, &limit) == 0);
   CheckThrows("new", [](std::size_t n) { return ::operator new(n); });
   CheckThrows("new[]", [](std::size_t n) { return ::operator new[](n); });
   CheckThrows("aligned", [](std::size_t n) { return ::operator new(n, kLine); });
@@ -79,6 +53,6 @@ int main() {
   CheckNull("nothrow aligned", [](std::size_t n) { return ::operator new(n, kLine, nothrow); });
   CheckNull("nothrow aligned []",
             [](std::size_t n) { return ::operator new[](n, kLine, nothrow); });
-  ::operator delete(::operator new(kMib));
+  ::operator delete(::operator new(1 << 20));
   return failed;
 }
