@@ -241,10 +241,12 @@ void hak_huge_cache_tend(void) {
 
 void hak_huge_cache_after_fork(void) {
   uint64_t sum = 0;
-  for (unsigned i = 0; i < PLACES; i++) {
+  for (uint32_t i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
     if (!word) continue;
     sum += length_of(word);
+    // The page of this word may have been copied before it was raised.
+    if (hak_load_relaxed(&places_used) <= i) hak_store_relaxed(&places_used, i + 1);
     // The page of the entry may have been copied before it was taken.
     hak_pagemap_set(start_of(word), 0);
   }

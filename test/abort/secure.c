@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NEED(x) ((x) ? (void)0 : (dprintf(2, "secure.c:%d: %s\n", __LINE__, #x), _exit(3)))

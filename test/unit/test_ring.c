@@ -214,16 +214,20 @@ static void what_stays_is_packed(void) {
 }
 ISOLATED(what_stays_is_packed)
 
-// More is kept while it is of use, and none by a thread that does other things.
-static void kept_runs_follow_use(void) {
-  enum { N = 24 };
-  static void *p[N];
+enum { USED_AT_ONCE = 24 };
+static void use_runs_again_and_again(void) {
+  void *p[USED_AT_ONCE];
   for (unsigned round = 0; round < 40; round++) {
-    for (unsigned i = 0; i < N; i++) CHECK((p[i] = hak_malloc(65536)) != NULL);
-    for (unsigned i = 0; i < N; i++) hak_free(p[i]);
+    for (unsigned i = 0; i < USED_AT_ONCE; i++) CHECK((p[i] = hak_malloc(65536)) != NULL);
+    for (unsigned i = 0; i < USED_AT_ONCE; i++) hak_free(p[i]);
     kept_count();
   }
-  CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(N, 2 * MIB));
+}
+
+// More is kept while it is of use, and none by a thread that does other things.
+static void kept_runs_follow_use(void) {
+  use_runs_again_and_again();
+  CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(USED_AT_ONCE, 2 * MIB));
   for (unsigned i = 0; i < 12; i++) {
     for (unsigned k = 0; k < 4000; k++) hak_free(hak_malloc(16 + k % 1000));
     hak_ring_tend(hak_tls_heap);
@@ -238,13 +242,9 @@ enum { KEEPERS = 8, MANY = 24 };
 static pthread_barrier_t all_have_heaps, all_have_kept;
 static void *keep_and_wait(void *argument) {
   (void)argument;
-  static _Thread_local void *p[24];
   for (unsigned i = 0; i < 1000; i++) hak_free(hak_malloc(100)); // no nursery after that
   pthread_barrier_wait(&all_have_heaps);
-  for (unsigned round = 0; round < 40; round++) {
-    for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = hak_malloc(65536)) != NULL);
-    for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
-  }
+  use_runs_again_and_again();
   uint32_t most = (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
   CHECK(hak_heap_count() >= MANY);
   CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(most * KEEPERS / hak_heap_count(), MIB));
