@@ -63,7 +63,7 @@ static bool name_is(const char *entry_name, const char *name) {
   return !*name && *entry_name == '=';
 }
 
-// Number with an optional K, M or G suffix; false if it is none.
+// Number with an optional K, M, G or T suffix; false if it is none.
 static bool parse_number(const char *s, uint64_t *value) {
   uint64_t v = 0;
   if (*s < '0' || *s > '9') return false;
@@ -74,6 +74,7 @@ static bool parse_number(const char *s, uint64_t *value) {
   if (*s == 'k' || *s == 'K') shift = 10, s++;
   else if (*s == 'm' || *s == 'M') shift = 20, s++;
   else if (*s == 'g' || *s == 'G') shift = 30, s++;
+  else if (*s == 't' || *s == 'T') shift = 40, s++;
   *value = v << shift;
   return !*s && (*value >> shift) == v;
 }

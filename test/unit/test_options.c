@@ -122,9 +122,12 @@ static void suffixes(void **state) {
   START("HAKMEM_REMOTE_PENDING=1M", "HAKMEM_RANGE_SIZE=1g");
   value("REMOTE_PENDING", 1 << 20);
   value("RANGE_SIZE", 1 << 30);
-  static const char *const bad[] = {"1T", "1KB", "K", "-1", "+1", " 1", "1 ", "0x10", "", "1.5",
+  START("HAKMEM_HUGE_CACHE=1T", "HAKMEM_RANGE_SIZE=2t"); // as docs/options.md prints them
+  value("HUGE_CACHE", (uint64_t)1 << 40);
+  value("RANGE_SIZE", (uint64_t)2 << 40);
+  static const char *const bad[] = {"1P", "1KB", "K", "-1", "+1", " 1", "1 ", "0x10", "", "1.5",
                                     "18446744073709551616", "99999999999999999999999",
-                                    "18014398509481985K", "17179869185G"};
+                                    "18014398509481985K", "17179869185G", "16777217T"};
   for (size_t i = 0; i < COUNT(bad); i++) {
     char variable[100];
     snprintf(variable, sizeof variable, "HAKMEM_REMOTE_PENDING=%s", bad[i]);
