@@ -230,7 +230,7 @@ HAK_EXPORT void hak_stats_print(int fd, bool json) {
 
 // HAKMEM_STATS_FILE with %p replaced by the process number.
 static int open_file(const char *pattern) {
-  char path[512];
+  char path[600];
   size_t n = 0;
   for (; *pattern && n < sizeof path - 24; pattern++) {
     if (pattern[0] == '%' && pattern[1] == 'p') {
@@ -246,8 +246,8 @@ static int open_file(const char *pattern) {
     }
   }
   path[n] = 0;
-  int fd = hak_os_open_write(path);
-  if (fd < 0) hak_warning("cannot write HAKMEM_STATS_FILE %s", path);
+  int fd = *pattern ? -1 : hak_os_open_write(path); // not to where the first part of it leads
+  if (fd < 0) hak_warning("cannot write HAKMEM_STATS_FILE %s%s", path, *pattern ? "..." : "");
   return fd;
 }
 

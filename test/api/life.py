@@ -326,6 +326,21 @@ def stats_file_that_cannot_be_written(c):
     check(err.startswith("hakmem: ") and "/proc/no/such/place" in err, repr(err))
 
 
+def stats_file_with_a_long_name(c):
+    """The whole name or nothing: the first part of it is somebody else's file."""
+    folder = os.path.join(c.folder, "x" * 150, "x" * 150)
+    folder += "x" * (350 - len(folder))
+    os.makedirs(folder)
+    for length in (480, 495, 511):
+        path = os.path.join(folder, "y" * (length - len(folder) - 1))
+        _hello(c, HAKMEM_STATS="json", HAKMEM_STATS_FILE=path)
+        check(os.listdir(folder) == [os.path.basename(path)], length, os.listdir(folder))
+        os.remove(path)
+    err = _hello(c, HAKMEM_STATS="json", HAKMEM_STATS_FILE=os.path.join(folder, 80 * "%p"))
+    check(err.startswith("hakmem: cannot write") or os.getpid() < 1000, repr(err))
+    check(os.listdir(folder) == [] or os.getpid() < 1000, os.listdir(folder))
+
+
 def stats_after_threads_and_work(c):
     path = os.path.join(c.folder, "stats.json")
     c.run(c.program("worker"), env={"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": path})
