@@ -405,6 +405,13 @@ static void mapping(void) {
   belongs_to((char *)p + 8192, "an anonymous mapping");
   munmap(p, 1 << 16);
 }
+static void file_with_spaces(void) {
+  int fd = memfd_create("my file", 0);
+  if (fd < 0 || ftruncate(fd, 4096)) FAIL("no file");
+  void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (p == MAP_FAILED) FAIL("no mapping");
+  belongs_to(p, "/memfd:my file (deleted)");
+}
 static void program_break(void) {
   char *p = sbrk(65536);
   if (p == (void *)-1) FAIL("no sbrk");
@@ -463,7 +470,8 @@ static const struct {
     CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),
     CASE(size_129_for_100_aligned), CASE(size_max_for_100_aligned), CASE(size_max_for_5000_aligned),
     CASE(size_60000_for_5000_aligned),
-    CASE(stack), CASE(global), CASE(bss), CASE(literal), CASE(mapping), CASE(program_break),
+    CASE(stack), CASE(global), CASE(bss), CASE(literal), CASE(mapping), CASE(file_with_spaces),
+    CASE(program_break),
     CASE(wild_10), CASE(wild_deadbeef), CASE(wild_non_canonical), CASE(wild_highest),
 #define HIGH_CASES(bit) \
   CASE(high_##bit##_tiny), CASE(high_##bit##_l2), CASE(high_##bit##_l25), CASE(high_##bit##_huge)
