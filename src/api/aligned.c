@@ -5,6 +5,7 @@
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "thread/front.h"
+#include "thread/process.h"
 
 HAK_API_PART(aligned);
 
@@ -37,10 +38,16 @@ HAK_EXPORT int hak_posix_memalign(void **out, size_t alignment, size_t size) {
   return 0;
 }
 
-HAK_EXPORT void *hak_valloc(size_t size) { return alloc(hak_os_page_size, size); }
+// Known before the first block is.
+static size_t page_size(void) {
+  hak_process_init();
+  return hak_os_page_size;
+}
+
+HAK_EXPORT void *hak_valloc(size_t size) { return alloc(page_size(), size); }
 
 HAK_EXPORT void *hak_pvalloc(size_t size) {
-  size_t page = hak_os_page_size;
+  size_t page = page_size();
   if (size > SIZE_MAX - page) return hak_api_no_memory();
   return alloc(page, hak_align_up(size ? size : 1, page));
 }

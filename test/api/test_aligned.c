@@ -166,6 +166,32 @@ static void page_aligned(void **state) {
   }
 }
 
+#ifdef __GLIBC__
+// Before the constructors of all libraries: the process's first blocks.
+static void *early[2];
+static void allocate_early(int argc, char **argv, char **environment) {
+  (void)argc, (void)argv;
+  environ = environment; // the C library has not set it yet
+  early[0] = pvalloc(10);
+  early[1] = valloc(10);
+}
+typedef void preinit_t(int argc, char **argv, char **environment);
+__attribute__((section(".preinit_array"), used)) static preinit_t *const at_start = allocate_early;
+
+static void page_aligned_from_the_start(void **state) {
+  (void)state;
+  const char *pretended = getenv("HAK_OS_PAGE");
+  size_t page = pretended ? strtoul(pretended, NULL, 10) : (size_t)sysconf(_SC_PAGESIZE);
+  check(early[0], page, page);
+  check(early[1], page, 10);
+}
+#else
+static void page_aligned_from_the_start(void **state) {
+  (void)state;
+  skip();
+}
+#endif
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_alignment_and_size),
@@ -177,6 +203,7 @@ int main(void) {
       cmocka_unit_test(aligned_alloc_takes_any_size),
       cmocka_unit_test(memalign_rounds_alignment_up),
       cmocka_unit_test(page_aligned),
+      cmocka_unit_test(page_aligned_from_the_start),
   };
   return RUN(tests);
 }
