@@ -287,4 +287,12 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        status = main()
+        sys.stdout.flush()
+    except OSError as error:  # | head, a full disk
+        sys.stdout = open(os.devnull, "w")
+        if isinstance(error, BrokenPipeError):
+            sys.exit(141)
+        sys.exit(f"compare: {error.filename or 'output'}: {error.strerror}")
+    sys.exit(status)

@@ -219,5 +219,7 @@ int main(int argc, char **argv) {
   trace_t t = trace_load("trace_summary", path);
   summary_t s = summarise(&t);
   (json ? print_json : print_text)(&t, &s);
-  return 0;
+  if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+  perror("trace_summary: output");
+  return 1;
 }

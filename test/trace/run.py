@@ -303,6 +303,9 @@ class Programs(TraceTest):
         self.assertEqual(sum(tier["blocks"] for tier in summary["tiers"].values()), summary["blocks"])
         self.assertEqual(sum(summary["sizes"].values()), summary["blocks"])
         self.assertEqual(sum(summary["lifetimes"].values()) + summary["live_at_end"], summary["blocks"])
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BUILD / "bench" / "trace_summary", self.trace], stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stderr), (1, b"trace_summary: output: No space left on device\n"))
 
     def test_compare_replays(self) -> None:
         self.traced("swap", 1000, 2)

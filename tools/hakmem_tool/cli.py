@@ -75,7 +75,7 @@ def build_parser():
     p = commands.add_parser(
         "stats", help="print statistics files",
         description="Adds up and prints the files that programs wrote with HAKMEM_STATS=json "
-        "HAKMEM_STATS_FILE=/some/where/%%p.json.")
+        "HAKMEM_STATS_FILE=/some/where/%p.json.")
     p.add_argument("--classes", action="store_true", help="one line per size class too")
     p.add_argument("files", nargs="+", metavar="FILE")
     p.set_defaults(function=stats.command)
@@ -103,7 +103,7 @@ def build_parser():
 
     p = commands.add_parser(
         "trace", help="what is in a trace",
-        description="Operations, threads, peak of live memory, sizes per tier, frees by other "
+        description="Operations, threads, peak of live memory, sizes, frees by other "
         "threads and lifetimes of blocks.")
     p.add_argument("--json", action="store_true", help="one JSON object per file")
     p.add_argument("files", nargs="+", metavar="FILE")
@@ -121,10 +121,24 @@ def positive(text):
     return value
 
 
+def open_what_is_closed():
+    """Standard files that the caller closed, lest another file gets their number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w")
+
+
 def main(argv=None):
+    open_what_is_closed()
     args = build_parser().parse_args(argv)
     try:
-        return args.function(args)
+        status = args.function(args)
+        sys.stdout.flush()
+        return status
     except ToolError as error:
         sys.stdout.flush()
         print(f"hakmem: {error}", file=sys.stderr)
@@ -134,3 +148,7 @@ def main(argv=None):
     except BrokenPipeError:  # | head
         sys.stdout = open(os.devnull, "w")
         return 128 + signal.SIGPIPE
+    except OSError as error:  # a full disk, a program that cannot be run
+        sys.stdout = open(os.devnull, "w")
+        print(f"hakmem: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        return 1

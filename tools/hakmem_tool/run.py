@@ -147,6 +147,9 @@ def check_served(cmd, run):
     served = run.processes.values() if main is None else [main]
     if any(figures["allocs"] > 0 for figures in served):
         return
+    if served:
+        raise ToolError(f"HAKMEM was there, but served nothing: {explain.program_file(cmd)} allocates nothing or brings its own "
+                        "malloc")
     why = explain.why_not_served(cmd, run.cost.status)
     if why:
         raise ToolError(f"HAKMEM did not serve this program: {why}")

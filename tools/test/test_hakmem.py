@@ -12,6 +12,7 @@ import unittest
 
 TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 HAKMEM = os.path.join(os.path.dirname(TOOLS), "hakmem")
+COMPARE = os.path.join(os.path.dirname(TOOLS), "bench", "compare.py")
 sys.path.insert(0, TOOLS)
 
 import check  # noqa: E402
@@ -100,6 +101,19 @@ class Which(unittest.TestCase):
                 self.assertEqual(which.mapped_library(process.pid), path)
 
 
+class Output(unittest.TestCase):
+    def test_a_full_disk_is_one_line(self):
+        for program, name, *arguments in ((HAKMEM, "hakmem", "which", str(os.getpid())), (COMPARE, "compare", "--list")):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([sys.executable, program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual((done.returncode, done.stderr), (1, f"{name}: output: No space left on device\n"))
+
+    def test_closed_output_hides_no_error(self):
+        done = subprocess.run(["sh", "-c", 'exec "$0" "$1" stats /nonexistent >&-', sys.executable, HAKMEM],
+                              stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stderr), (1, "hakmem: /nonexistent: No such file or directory\n"))
+
+
 class Record(InFolder):
     def test_what_cannot_be_recorded(self):
         trace = os.path.join(self.folder, "trace")
@@ -108,6 +122,14 @@ class Record(InFolder):
             done = hakmem("record", "-o", trace, "--", *arguments)
             self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {message}\n"))
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_what_the_kernel_does_not_run(self):
+        if not os.path.exists(record.RECORDER):
+            self.skipTest("the recorder is not built")
+        program = self.write("program", "#!/no-such-interpreter\n")
+        os.chmod(program, 0o755)
+        done = hakmem("record", "-o", os.path.join(self.folder, "trace"), program)
+        self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {program}: No such file or directory\n"))
 
     def test_where_no_trace_can_be_written(self):
         for trace, why in ((self.folder, "is there and no file"), ("/dev/null", "is there and no file"),
@@ -196,7 +218,7 @@ class Run(InFolder):
     def test_served_children_count_but_nothing_does_not(self):
         ours = run.Run(Cost(pid=5), "", {6: {"allocs": 3}})
         run.check_served(["true"], ours)
-        with self.assertRaises(ToolError):
+        with self.assertRaisesRegex(ToolError, "allocates nothing"):
             run.check_served(["true"], run.Run(Cost(pid=5), "", {5: {"allocs": 0}}))
 
 
