@@ -53,6 +53,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("allocators", nargs="+", metavar="ALLOCATOR")
     args = parser.parse_args()
+    if not os.access(args.program, os.X_OK):
+        parser.error(f"--program {args.program} is not there, or no program")
     cases = subprocess.run([args.program, "--list"], text=True, capture_output=True,
                            check=True).stdout.split()
     results = {}

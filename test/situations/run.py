@@ -99,6 +99,8 @@ def main() -> int:
     parser.add_argument("allocators", nargs="+", metavar="ALLOCATOR")
     args = parser.parse_args()
     program = os.path.abspath(args.program)
+    if not os.access(program, os.X_OK):
+        parser.error(f"--program {args.program} is not there, or no program")
     variables.update(pair.split("=", 1) for pair in args.set)
     cases = select(program, args.group, args.case)
     results: dict[str, list[Outcome]] = {}
