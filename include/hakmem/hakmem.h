@@ -56,8 +56,8 @@ HAK_API_MALLOC void *hak_calloc(size_t count, size_t size) HAK_API_SIZE2(1, 2);
 HAK_API void *hak_realloc(void *p, size_t size) HAK_API_SIZE(2);
 // realloc(p, count * size); ENOMEM on overflow (POSIX.1-2024).
 HAK_API void *hak_reallocarray(void *p, size_t count, size_t size) HAK_API_SIZE2(2, 3);
-// errno is preserved. NULL is allowed. Anything that is not a live block of
-// this allocator ends the process with a one-line message (see HAKMEM_ABORT).
+// errno is preserved. NULL is allowed. What is seen to be no live block of this
+// allocator (docs/security.md) ends the process with a one-line message (HAKMEM_ABORT).
 HAK_API void hak_free(void *p);
 // C23 7.24.3.4 and 7.24.3.5: like free; the size (and alignment) are those asked
 // for at allocation. A size that cannot be right is reported and ends the program.
