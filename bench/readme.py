@@ -73,7 +73,7 @@ def block(result: dict, source: Path, allocators: list[str]) -> str:
     link = f"[`{folder / source.name}`]({folder / source.name})"
     return (f"![time and memory, geometric means]({folder / source.stem}-means.svg)\n\n"
             f"{markdown(result, allocators)}\n\n"
-            f"Measured by `make results` against every peer that the package registries have; the runs are in\n{link}, "
+            f"Measured by `make results` against every peer that can be had as a package; the runs are in\n{link}, "
             "how it is measured in [`bench/README.md`](bench/README.md).\n")
 
 
