@@ -193,7 +193,10 @@ def numpy(_folder: str, short: bool) -> dict[str, Command]:
     interpreter = "/usr/bin/python3"  # Debian's, whose module it is
     if subprocess.run([interpreter, "-c", "import numpy, pytest, hypothesis"], stderr=subprocess.DEVNULL).returncode != 0:
         raise Skip("no numpy, pytest and hypothesis for /usr/bin/python3")
-    return {name: [interpreter, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", f"numpy.core.tests.{name}"]
+    core = subprocess.run([interpreter, "-c", "import numpy; print('_core' if hasattr(numpy, '_core') else 'core')"],
+                          text=True, capture_output=True).stdout.strip()  # since numpy 2 it is _core
+    return {name: [interpreter, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs",
+                   f"numpy.{core}.tests.{name}"]
             for name in (NUMPY_SHORT if short else NUMPY)}
 
 
