@@ -2,6 +2,7 @@
 
 import random
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -46,6 +47,15 @@ class Driver(unittest.TestCase):
                                 "#900\tNEW    cov: 1102 ft: 4405 corp: 330/7922b lim: 17 exec/s: 3185 rss: 117Mb\n"
                                 "stat::number_of_executed_units: 19584\n")
         self.assertEqual((one.edges_known, one.edges, one.corpus, one.executions), (3279, 1102, 330, 19584))
+
+    def test_a_slow_input_is_no_finding(self):
+        with tempfile.TemporaryDirectory() as folder:
+            old, slow, late, crash = (Path(folder, name) for name in ("crash-1", "slow-unit-2", "timeout-3", "crash-4"))
+            old.touch()
+            before = set(Path(folder).iterdir())
+            for path in (slow, late, crash):
+                path.touch()
+            self.assertEqual(run.new_findings(Path(folder), before), [crash, late])
 
     def test_executions_of_a_run_that_was_cut_short(self):
         one = run.Slice("debug", 1, {})
