@@ -191,10 +191,11 @@ test_shape_base test_ufunc test_overrides test_casting_unittests test_item_selec
 
 def numpy(_folder: str, short: bool) -> dict[str, Command]:
     interpreter = "/usr/bin/python3"  # Debian's, whose module it is
-    if subprocess.run([interpreter, "-c", "import numpy, pytest, hypothesis"], stderr=subprocess.DEVNULL).returncode != 0:
+    core = subprocess.run([interpreter, "-c", "import numpy, pytest, hypothesis\n"
+                           "print('_core' if hasattr(numpy, '_core') else 'core')"],  # _core since numpy 2
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.strip()
+    if not core:
         raise Skip("no numpy, pytest and hypothesis for /usr/bin/python3")
-    core = subprocess.run([interpreter, "-c", "import numpy; print('_core' if hasattr(numpy, '_core') else 'core')"],
-                          text=True, capture_output=True).stdout.strip()  # since numpy 2 it is _core
     return {name: [interpreter, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs",
                    f"numpy.{core}.tests.{name}"]
             for name in (NUMPY_SHORT if short else NUMPY)}
