@@ -39,6 +39,10 @@ bool hak_os_discard(void *p, size_t size);
 void hak_os_populate(void *p, size_t size);
 void hak_os_huge_pages(void *p, size_t size, bool on);
 
+// Whether core dumps have [p, p+size). The kernel's leave out what was never touched; those of
+// debuggers would be as long as all that is reserved. Only advice, too.
+void hak_os_dump(void *p, size_t size, bool on);
+
 // Whether the whole OS pages in [p, p+size), one at least, seem to be in use: a few are looked at.
 // False where it cannot be read, or the kernel does not say (before 5.14). An untouched page
 // that was looked at (one per call at most) counts as in use from then on.

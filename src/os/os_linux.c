@@ -163,6 +163,11 @@ void hak_os_huge_pages(void *p, size_t size, bool on) {
   hak_kernel_madvise(p, size, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
+void hak_os_dump(void *p, size_t size, bool on) {
+  KEEP_ERRNO;
+  hak_kernel_madvise(p, size, on ? MADV_DODUMP : MADV_DONTDUMP);
+}
+
 // Reading an untouched page is a fault, and maps no memory but the shared page of zeros. Told by
 // counts, as mincore is not allowed in many sandboxes (systemd's @system-service ends a
 // process for it), and a load could fault for good.

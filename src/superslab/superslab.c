@@ -65,6 +65,7 @@ static uint32_t reserve_range(size_t size) {
     if (!p) continue;
     hak_registry.base = (uintptr_t)p;
     hak_os_huge_pages(p, size, false); // once for all: see advise
+    hak_os_dump(p, size, false);
     return (uint32_t)(size >> HAK_SUPERSLAB_SHIFT);
   }
   return 0;
@@ -78,6 +79,7 @@ static uint32_t reserve_descriptors(size_t numbers) {
     // A page that is never committed on either side.
     char *p = hak_os_reserve(size + 2 * hak_os_page_size, hak_os_page_size);
     if (!p) continue;
+    hak_os_dump(p, size + 2 * hak_os_page_size, false);
     p += hak_os_page_size;
     hak_registry.superslabs = (hak_superslab_t *)p;
     hak_registry.slabs = (hak_slab_t *)(p + numbers * sizeof(hak_superslab_t));
@@ -121,6 +123,8 @@ static bool commit_descriptors(uint32_t first, uint32_t max) {
   if (!hak_os_commit(&hak_registry.superslabs[first], superslabs) ||
       !hak_os_commit(&hak_registry.slabs[first << HAK_SLABS_SHIFT], slabs))
     return false;
+  hak_os_dump(&hak_registry.superslabs[first], superslabs, true);
+  hak_os_dump(&hak_registry.slabs[first << HAK_SLABS_SHIFT], slabs, true);
   // Release: pairs with the acquire in new_number.
   if (hak_cas_acq_rel(&hak_registry.committed_numbers, &first, last))
     hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)(superslabs + slabs));
@@ -205,6 +209,7 @@ static bool commit(uint32_t number, bool fills, bool is_new) {
     hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
   }
   hak_store_relaxed(&superslab->committed, 1);
+  if (is_new && ranged) hak_os_dump(p, HAK_SUPERSLAB_SIZE, true);
   advise(superslab, fills, is_new && ranged);
   return true;
 }
@@ -241,7 +246,10 @@ static void give_back(char *start, char *end) {
 }
 
 static bool take_again(char *start, char *end) {
-  return start >= end || hak_os_reserve_at(start, (size_t)(end - start));
+  if (start >= end) return true;
+  if (!hak_os_reserve_at(start, (size_t)(end - start))) return false;
+  hak_os_dump(start, (size_t)(end - start), false);
+  return true;
 }
 
 // The ends stay above what threads in new_number may raise the limit to, or commit, if they

@@ -2,8 +2,10 @@
 
 #include "situations.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -421,6 +423,79 @@ static void new_root(size_t a, size_t b) {
   CHECK(status == 0);
 }
 
+// Without what pthread_atfork has arranged. How: of fork with its own system call or, where the
+// memory stays shared, of a second process on a stack of its own that runs to its end.
+enum { RAW_FORK, SHARED_MEMORY };
+
+static int works_on(void *block) {
+  check_and_free(block, L2, 1);
+  churn_some(7, 300);
+  return 0;
+}
+
+static void child_of_clone(size_t how, size_t times) {
+  for (size_t i = 0; i < times; i++) {
+    churn_some(i, 100);
+    char *block = filled_block(L2, 1), *stack = malloc(256 * KIB);
+    CHECK(stack);
+    pid_t pid;
+    if (how == SHARED_MEMORY) {
+      pid = clone(works_on, stack + 256 * KIB - 64, CLONE_VM | CLONE_VFORK | SIGCHLD, block);
+    } else {
+      pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+      if (pid == 0) exit(works_on(block));
+    }
+    wait_for(pid, 0);
+    if (how == RAW_FORK) check_and_free(block, L2, 1);
+    free(stack);
+  }
+}
+
+static void *volatile from_child;
+
+static __attribute__((noinline)) void child_leaves_a_block(size_t size) {
+  pid_t pid = vfork();
+  if (pid == 0) {
+    if ((from_child = malloc(size)) != NULL) fill(from_child, size, 1);
+    free(malloc(size / 2));
+    _exit(0);
+  }
+  wait_for(pid, 0);
+}
+
+static void vfork_child_allocates(size_t size, size_t times) {
+  for (size_t i = 0; i < times; i++) {
+    from_child = NULL;
+    child_leaves_a_block(size);
+    CHECK(from_child);
+    check_and_free(from_child, size, 1);
+  }
+}
+
+// Debuggers dump what is mapped and private, whether it can be read or not, unless it is marked
+// (dd). Blocks must be in it, and what is only reserved must not.
+static void debuggers_dump(size_t most, size_t size) {
+  enum { BLOCKS = 2000 };
+  static char *block[BLOCKS];
+  for (size_t i = 0; i < BLOCKS; i++) block[i] = filled_block(size, i);
+  FILE *f = fopen("/proc/self/smaps", "r");
+  CHECK(f);
+  char line[1000], kind[8] = "";
+  unsigned long start = 0, end = 0, from = 0, to = 0;
+  size_t dumped = 0, found = 0;
+  while (fgets(line, sizeof line, f)) {
+    if (sscanf(line, "%lx-%lx %7s", &from, &to, kind) == 3) start = from, end = to;
+    if (strncmp(line, "VmFlags:", 8) != 0 || kind[3] != 'p' || strstr(line, " dd")) continue;
+    dumped += end - start;
+    for (size_t i = 0; i < BLOCKS; i++)
+      found += (uintptr_t)block[i] >= start && (uintptr_t)block[i] < end;
+  }
+  fclose(f);
+  CHECK(found == BLOCKS);
+  CHECK(dumped < most);
+  for (size_t i = 0; i < BLOCKS; i++) check_and_free(block[i], size, i);
+}
+
 const case_t process_cases[] = {
     EACH_TIER("child_frees_all", child_frees_all, SAME_THREAD),
     {"child_frees_ended_threads_tiny", child_frees_all, TINY, FROM_ENDED_THREAD},
@@ -463,6 +538,12 @@ const case_t process_cases[] = {
     {"blocks_from_before_main_freed", blocks_from_before_main, 1},
     {"blocks_from_before_main_grown", blocks_from_before_main, 2},
     {"exit_handlers", exit_handlers, 30},
+    {"child_of_raw_fork", child_of_clone, RAW_FORK, 10},
+    {"child_that_shares_memory", child_of_clone, SHARED_MEMORY, 10},
+    {"vfork_child_allocates_tiny", vfork_child_allocates, TINY, 20},
+    {"vfork_child_allocates_l25", vfork_child_allocates, L25, 20},
+    {"debuggers_dump_tiny", debuggers_dump, 400 * MIB, TINY},
+    {"debuggers_dump_l2", debuggers_dump, 400 * MIB, L2},
     {"stopped_and_continued", stopped_and_continued, 3},
     {"as_a_daemon", as_a_daemon},
     {"new_root", new_root},
