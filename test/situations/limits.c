@@ -4,10 +4,13 @@
 #include "situations.h"
 
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 static void small_work(size_t seed, size_t operations) {
   churn_some(seed, operations);
@@ -297,6 +300,26 @@ static void memory_goes_back(size_t a, size_t b) {
 
 #define UNDER(condition, run, a, b) {#run "_" condition, run, a, b, condition}
 
+// Only read, write and the end of the thread are left: who has freed small blocks gets such again
+// without asking the kernel.
+static void strict_mode(size_t step, size_t rounds) {
+  enum { BLOCKS = 64 };
+  void *block[BLOCKS];
+  pid_t pid = fork();
+  if (pid == 0) {
+    for (size_t round = 0; round < rounds; round++) {
+      for (size_t i = 0; i < BLOCKS; i++) block[i] = filled_block(1 + i * step, i);
+      for (size_t i = 0; i < BLOCKS; i++) check_and_free(block[i], 1 + i * step, i);
+      if (round == 2 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) _exit(77);
+    }
+    syscall(SYS_exit, 0);
+  }
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid);
+  if (status == 77 << 8) sit_skip("no strict mode");
+  CHECK(status == 0);
+}
+
 const case_t limits_cases[] = {
     UNDER("as_64m", small_work, 1, 1500),
     UNDER("as_128m", small_work, 1, 1500),
@@ -389,5 +412,7 @@ const case_t limits_cases[] = {
     {"as_limit_calls", limit_calls},
     {"nofile_limited_later", limited_later, RLIMIT_NOFILE, 0},
     {"no_descriptor_kept", no_descriptor_kept},
+    {"strict_mode_tiny", strict_mode, 10, 50},
+    {"strict_mode_1k", strict_mode, 16, 50},
     {NULL},
 };

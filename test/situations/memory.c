@@ -418,6 +418,68 @@ static void many_live(size_t size, size_t count) {
   free(p);
 }
 
+// What a program does with the pages of its own blocks, and undoes before it frees them.
+enum { ACCESS, FORK, CHILD_ZEROS, GUARDS, FILE_OVER, MOVED_OUT };
+
+#ifndef MADV_GUARD_INSTALL // Linux 6.13
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+#ifndef MREMAP_DONTUNMAP // Linux 5.7
+#define MREMAP_DONTUNMAP 4
+#endif
+
+static void map_over(void *p, size_t size, int flags, int fd) {
+  CHECK(mmap(p, size, PROT_READ | PROT_WRITE, MAP_FIXED | flags, fd, 0) == p);
+}
+
+// Whether the contents are still there.
+static bool play_with(void *p, size_t size, size_t how) {
+  static const int advice[][2] = {[FORK] = {MADV_DONTFORK, MADV_DOFORK},
+                                  [CHILD_ZEROS] = {MADV_WIPEONFORK, MADV_KEEPONFORK},
+                                  [GUARDS] = {MADV_GUARD_INSTALL, MADV_GUARD_REMOVE}};
+  if (how == ACCESS) {
+    CHECK(mprotect(p, size, PROT_NONE) == 0);
+    churn_some(size, 30);
+    CHECK(mprotect(p, size, PROT_READ | PROT_WRITE) == 0);
+  } else if (how == FILE_OVER) {
+    int fd = memfd_create("situations", MFD_CLOEXEC);
+    CHECK(fd >= 0 && ftruncate(fd, (off_t)size) == 0);
+    map_over(p, size, MAP_SHARED, fd);
+    fill(p, size, 2);
+    map_over(p, size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    close(fd);
+  } else if (how == MOVED_OUT) {
+    void *q = mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+    if (q == MAP_FAILED) sit_skip("no MREMAP_DONTUNMAP");
+    CHECK(filled(q, size, 1) && munmap(q, size) == 0);
+  } else {
+    if (madvise(p, size, advice[how][0]) != 0) sit_skip("the kernel has no such advice");
+    churn_some(size, 30);
+    CHECK(madvise(p, size, advice[how][1]) == 0);
+  }
+  return how != GUARDS && how < FILE_OVER;
+}
+
+static void played_with(size_t how, size_t times) {
+  static const size_t sizes[] = {4096, 64 * KIB, 256 * KIB, 4 * MIB, 40 * MIB};
+  for (size_t i = 0; i < COUNT(sizes); i++) {
+    for (size_t k = 0; k < times; k++) {
+      void *p = aligned_alloc(64 * KIB, (sizes[i] + 64 * KIB - 1) & ~(64 * KIB - 1));
+      CHECK(p);
+      fill(p, sizes[i], 1);
+      bool kept = play_with(p, sizes[i], how);
+      CHECK(kept ? filled(p, sizes[i], 1) : all_zero(p, sizes[i]));
+      free(p);
+    }
+  }
+  churn(how, 500);
+  pid_t pid = fork();
+  if (pid == 0) churn(how + 1, 300), _exit(0);
+  wait_for(pid, 0);
+  churn(how + 2, 300);
+}
+
 const case_t memory_cases[] = {
     {"peak_then_idle_tiny", peak_then_idle, 200}, // glibc keeps those below 128
     {"peak_then_idle_l2", peak_then_idle, L2},
@@ -486,6 +548,12 @@ const case_t memory_cases[] = {
     {"advised_free", advised_blocks, MADV_FREE, 128 * KIB},
     {"advised_hugepage", advised_blocks, MADV_HUGEPAGE, 4 * MIB},
     {"advised_dontneed_huge", advised_blocks, MADV_DONTNEED, 2 * MIB},
+    {"pages_protected_and_back", played_with, ACCESS, 3},
+    {"pages_not_for_children_and_back", played_with, FORK, 3},
+    {"pages_wiped_in_children_and_back", played_with, CHILD_ZEROS, 3},
+    {"pages_guarded_and_back", played_with, GUARDS, 3},
+    {"pages_under_a_file_and_back", played_with, FILE_OVER, 3},
+    {"pages_moved_out", played_with, MOVED_OUT, 3},
     {"program_moves_the_break", program_moves_the_break, 30},
     {"program_maps_in_between_l25", program_maps_in_between, 256 * KIB},
     {"program_maps_in_between_huge", program_maps_in_between, 2 * MIB},
