@@ -261,7 +261,18 @@ bool hak_os_is_address_limit(int pid, int resource) {
   return resource == RLIMIT_AS && (pid == 0 || pid == getpid());
 }
 
-char **hak_os_environ(void) { return getauxval(AT_SECURE) ? NULL : environ; }
+// glibc's dynamic linker: where the kernel has put argc, argv, NULL and the environment.
+extern const long *__libc_stack_end __attribute__((weak));
+#define ARGUMENTS_MOST (1 << 24)
+
+char **hak_os_environ(void) {
+  if (getauxval(AT_SECURE)) return NULL;
+  // NULL in .preinit_array: the C library has not been set up yet.
+  if (environ || !&__libc_stack_end || !__libc_stack_end) return environ;
+  long argc = *__libc_stack_end;
+  char **argv = (char **)(__libc_stack_end + 1);
+  return argc >= 0 && argc < ARGUMENTS_MOST && !argv[argc] ? argv + argc + 1 : NULL;
+}
 
 const char *hak_os_env(const char *name) {
   char **entry = hak_os_environ();

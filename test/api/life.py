@@ -67,6 +67,14 @@ def constructors_and_destructors(c):
     c.run(c.program("life"), "constructors")
 
 
+def options_before_constructors(c):
+    """The first malloc is in .preinit_array."""
+    for arguments in [], ["a"] * 1000:
+        _, errors = c.run(c.program("preinit"), *arguments,
+                          env={"HAKMEM_OPTIONS": "help", "HAKMEM_LRU_CAP": "17"})
+        check("HAKMEM_LRU_CAP = 17 (environment" in errors, errors)
+
+
 def main_exits_as_a_thread(c):
     c.run(c.program("life"), "main_exits_as_a_thread")
 
