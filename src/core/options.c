@@ -37,6 +37,8 @@ uint64_t hak_option_values[HAK_OPTS] = {
 };
 
 static bool given[HAK_OPTS]; // set by a variable rather than by the preset
+// Of two variables with one name the first counts, as for getenv: behind HAKMEM_.
+static const char *variable[HAK_OPTS];
 
 // Values of text options are copied: programs that set their own title write over
 // the environment.
@@ -127,8 +129,8 @@ void hak_options_init(void) {
   for (char **e = environment; e && *e; e++) {
     const char *name = our_name(*e);
     for (unsigned i = 0; name && i < HAK_OPTS; i++) {
-      if (!name_is(name, rows[i].name)) continue;
-      const char *value = name;
+      if (!name_is(name, rows[i].name) || variable[i]) continue;
+      const char *value = variable[i] = name;
       while (*value != '=') value++;
       if (parse(&rows[i], value + 1, &hak_option_values[i])) given[i] = true;
     }
@@ -179,6 +181,7 @@ static void check_entry(const char *name) {
   for (unsigned i = 0; i < HAK_OPTS; i++) {
     if (!name_is(name, rows[i].name)) continue;
     uint64_t ignored;
+    if (name != variable[i]) return;
     while (*name != '=') name++;
     if (parse(&rows[i], name + 1, &ignored)) return;
     if (rows[i].words)

@@ -167,6 +167,20 @@ static void words(void **state) {
   has("HAKMEM_GUARD=1/0 is not in ");
 }
 
+// As getenv has it: the first one, whatever it says.
+static void given_twice(void **state) {
+  (void)state;
+  START("HAKMEM_LRU_CAP=3", "HAKMEM_STATS_FILE=/first", "HAKMEM_LRU_CAP=4", "HAKMEM_MODE=lean",
+        "HAKMEM_STATS_FILE=/second", "HAKMEM_MODE=fast", "HAKMEM_LRU_CAP=x");
+  value("LRU_CAP", 3);
+  value("WARM_POOL", 1);
+  has("STATS_FILE=/first\n");
+  has_not("ignored");
+  START("HAKMEM_LRU_CAP=x", "HAKMEM_LRU_CAP=4");
+  value("LRU_CAP", 2);
+  has("HAKMEM_LRU_CAP=x is not in 0..1000000; ignored");
+}
+
 static void unknown_names(void **state) {
   (void)state;
   START("HAKMEM_LRUCAP=3");
@@ -202,7 +216,8 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(defaults_of_every_mode), cmocka_unit_test(both_ends_of_every_range),
     cmocka_unit_test(suffixes),               cmocka_unit_test(words),
-    cmocka_unit_test(unknown_names),          cmocka_unit_test(help_lists_every_row),
+    cmocka_unit_test(given_twice),            cmocka_unit_test(unknown_names),
+    cmocka_unit_test(help_lists_every_row),
   };
   return RUN(tests);
 }
