@@ -3,7 +3,7 @@
 #include "core/print.h"
 #include "os/os.h"
 
-typedef enum { BOOL, COUNT, SIZE, CHOICE, TEXT } kind_t;
+typedef enum { BOOL, COUNT, RATE, SIZE, CHOICE, TEXT } kind_t;
 
 typedef struct {
   const char *name;
@@ -113,9 +113,10 @@ static bool parse(const row_t *row, const char *s, uint64_t *value) {
     if (!parse_word("0|1", s, &v) && !parse_word("off|on", s, &v) && !parse_word("no|yes", s, &v))
       return false;
     break;
-  case COUNT:
-    if (s[0] == '1' && s[1] == '/' && s[2] != '0') s += 2; // a rate: 1/N
+  case RATE:
+    if (s[0] == '1' && s[1] == '/' && s[2] != '0') s += 2;
     // fall through
+  case COUNT:
   case SIZE:
     if (!parse_number(s, &v) || v < row->min || v > row->max) return false;
     break;

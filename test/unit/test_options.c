@@ -162,6 +162,12 @@ static void words(void **state) {
   has("HAKMEM_OPTIONS=foo is not help; ignored");
   START("HAKMEM_GUARD=1/100");
   value("GUARD", 100);
+  START("HAKMEM_FULL_MARK=1/16");
+  value("FULL_MARK", 16);
+  START("HAKMEM_LRU_CAP=1/16", "HAKMEM_HUGE_CACHE=1/16"); // no rates
+  value("LRU_CAP", 2);
+  has("HAKMEM_LRU_CAP=1/16 is not in 0..1000000; ignored");
+  has("HAKMEM_HUGE_CACHE=1/16 is not in ");
   START("HAKMEM_GUARD=1/0");
   value("GUARD", 0);
   has("HAKMEM_GUARD=1/0 is not in ");
