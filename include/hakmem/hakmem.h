@@ -84,7 +84,8 @@ HAK_API size_t hak_malloc_usable_size(const void *p);
 // Memory back to the system.
 
 // Returns whatever is idle to the operating system now, keeping about keep
-// bytes for reuse. True if anything was returned.
+// bytes for reuse, at most: of freed huge blocks first, the rest in empty
+// SuperSlabs of 2 MiB. True if anything was returned.
 HAK_API bool hak_trim(size_t keep);
 
 // ---------------------------------------------------------------------------

@@ -23,9 +23,8 @@ HAK_API_PART(glibc);
 
 HAK_EXPORT bool hak_trim(size_t keep) {
   hak_heap_t *heap = hak_heap_enter();
-  size_t superslabs = keep >> HAK_SUPERSLAB_SHIFT;
-  if (superslabs > HAK_SUPERSLABS_MAX) superslabs = HAK_SUPERSLABS_MAX;
-  bool some = hak_heap_reclaim_all(heap, (unsigned)superslabs);
+  const size_t most = (size_t)HAK_SUPERSLABS_MAX << HAK_SUPERSLAB_SHIFT;
+  bool some = hak_heap_reclaim_all(heap, keep < most ? keep : most);
   if (heap) hak_heap_leave(heap);
   return some;
 }

@@ -444,7 +444,7 @@ static void hand_over(hak_heap_t *heap) {
 // met last whenever it does not hit the front. Relaxed: nothing is handed over by it.
 _Atomic uint32_t hak_heap_requests;
 
-bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
+bool hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   hak_fetch_add_relaxed(&hak_heap_requests, 1);
   if (heap) hand_over(heap);
   hak_nursery_reclaim(); // and so do they
@@ -452,8 +452,8 @@ bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep) {
   else hak_commons_reclaim(), hak_orphan_reclaim();
   hak_relief_all(heap);
   hak_superslab_fit(hak_os_address_limit()); // perhaps others have set it
-  size_t some = hak_huge_cache_trim(0);
-  some += hak_pool_trim(keep);
+  size_t some = hak_huge_cache_trim(keep), kept = hak_load_relaxed(&hak_mapped.cached_bytes);
+  some += hak_pool_trim(keep > kept ? (unsigned)((keep - kept) >> HAK_SUPERSLAB_SHIFT) : 0);
   return (some + hak_pool_purge()) != 0;
 }
 

@@ -84,9 +84,9 @@ void hak_heap_release_idle(hak_heap_t *heap);
 void hak_heap_tidy(hak_heap_t *heap);
 
 // Everything that can be had back: what this heap (owner; NULL: none) and ended threads'
-// heaps keep, empty SuperSlabs beyond `keep`, pages of free slabs. Heaps of other threads
-// follow when they next refill or empty a slab. True if memory went back now.
-bool hak_heap_reclaim_all(hak_heap_t *heap, unsigned keep);
+// heaps keep, mappings of huge blocks and empty SuperSlabs beyond `keep` bytes, pages of free slabs.
+// Heaps of other threads follow when they next refill or empty a slab. True if memory went back now.
+bool hak_heap_reclaim_all(hak_heap_t *heap, size_t keep);
 // Follows such a request of another thread (owner).
 void hak_heap_reclaim_if_asked(hak_heap_t *heap);
 HAK_INTERNAL extern _Atomic uint32_t hak_heap_requests; // so far

@@ -220,6 +220,33 @@ static void nothing_near_the_limit(void) {
 }
 ISOLATED(nothing_near_the_limit)
 
+// What a trim is to keep is kept in all: of this first, then in SuperSlabs.
+static void trimmed_to_a_sum(void) {
+  enum { BLOCKS = 24 };
+  set_up(64 * MIB);
+  hak_option(LRU_CAP) = 64, hak_option(LRU_SHARE) = 0;
+  void *p[BLOCKS], *first, *second;
+  hak_trim(0);
+  size_t in_use = hak_mapped.superslab_bytes;
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(900 * KIB)) != NULL);
+  for (unsigned i = 0; i < BLOCKS; i++) hak_free(p[i]);
+  CHECK((first = alloc(3 * MIB)) && (second = alloc(4 * MIB)));
+  uint64_t began = hak_os_clock_ms();
+  CHECK(hak_huge_free(first) && hak_huge_free(second));
+  CHECK_EQUAL(kept(), 7 * MIB);
+  const struct {
+    size_t keep, mappings, superslabs;
+  } trims[] = {{SIZE_MAX, 7, 0}, {15 * MIB, 7, 8}, {6 * MIB, 4, 2}, {0, 0, 0}};
+  for (unsigned i = 0; i < COUNT(trims); i++) {
+    bool some = hak_trim(trims[i].keep);
+    if (hak_os_clock_ms() - began >= 900) return; // what nobody takes goes back after a second
+    CHECK_EQUAL(kept(), trims[i].mappings * MIB);
+    if (i == 0) CHECK(hak_mapped.superslab_bytes >= in_use + 12 * MIB);
+    else CHECK(some && hak_mapped.superslab_bytes == in_use + trims[i].superslabs * MIB);
+  }
+}
+ISOLATED(trimmed_to_a_sum)
+
 static void refused_calls(void) {
   set_up(64 * MIB);
   for (unsigned kind = 1; kind < HAK_FAULT_ALL; kind *= 2) {
@@ -340,6 +367,7 @@ int main(void) {
     ISOLATED_TEST(zeros_that_fill_are_cleared),
     ISOLATED_TEST(bound_is_learnt_and_kept),
     ISOLATED_TEST(nothing_near_the_limit),
+    ISOLATED_TEST(trimmed_to_a_sum),
     ISOLATED_TEST(refused_calls),
     ISOLATED_TEST(refused_unmaps_are_tried_again),
     ISOLATED_TEST(threads_share_it),
