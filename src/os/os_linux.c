@@ -385,28 +385,42 @@ void hak_os_stack_prepare(void) {
 static void (*look_at_fault)(const void *address);
 static struct sigaction before_segv, before_bus;
 
+static bool has_handler(const struct sigaction *action) {
+  return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
+}
+
 static void on_fault(int number, siginfo_t *info, void *context) {
-  const struct sigaction *before = number == SIGSEGV ? &before_segv : &before_bus;
+  struct sigaction *before = number == SIGSEGV ? &before_segv : &before_bus, now = *before;
   int saved_errno = errno;
   look_at_fault(info->si_addr);
   errno = saved_errno;
-  if (before->sa_flags & SA_SIGINFO) {
-    before->sa_sigaction(number, info, context);
-  } else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) {
-    before->sa_handler(number);
-  } else {
+  if (!has_handler(&now)) {
     // The access is tried again and ends the process, or a signal that was sent is.
     sigaction(number, before, NULL);
     if (info->si_code <= 0) raise(number);
+    return;
   }
+  if (now.sa_flags & (int)SA_RESETHAND) before->sa_handler = SIG_DFL;
+  if (now.sa_flags & SA_SIGINFO) now.sa_sigaction(number, info, context);
+  else now.sa_handler(number);
+}
+
+// The kernel does about masks and stacks what it would have done for the handler that was there.
+static void look_at(int number, struct sigaction *before) {
+  sigaction(number, NULL, before);
+  struct sigaction action = *before;
+  action.sa_flags &= SA_NODEFER | SA_ONSTACK | SA_RESTART;
+  if (!has_handler(before)) action.sa_flags = SA_ONSTACK;
+  action.sa_flags |= SA_SIGINFO;
+  action.sa_sigaction = on_fault;
+  sigaction(number, &action, NULL);
 }
 
 void hak_os_on_fault(void (*look)(const void *address)) {
   KEEP_ERRNO;
-  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   look_at_fault = look;
-  sigaction(SIGSEGV, &action, &before_segv);
-  sigaction(SIGBUS, &action, &before_bus);
+  look_at(SIGSEGV, &before_segv);
+  look_at(SIGBUS, &before_bus);
 }
 
 _Noreturn void hak_os_abort(void) {

@@ -4,10 +4,13 @@
 // "expect: " on stdout announces the first line on stderr; guard.py compares.
 
 #include <malloc.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define NEED(x) ((x) ? (void)0 : (dprintf(2, "guard.c:%d: %s\n", __LINE__, #x), _exit(3)))
@@ -106,13 +109,51 @@ static void no_misuse(void) {
   }
 }
 
+// A handler from before the library was there runs as if that were not.
+static sigjmp_buf back;
+static char stack[65536];
+static volatile int handled;
+
+static void handler(int number) {
+  sigset_t now;
+  char here;
+  NEED(number == SIGSEGV && ++handled == 1 && sigprocmask(SIG_BLOCK, NULL, &now) == 0);
+  NEED(sigismember(&now, SIGUSR1) == 1 && sigismember(&now, SIGSEGV) == 0); // SA_NODEFER
+  NEED((uintptr_t)hide(&here) - (uintptr_t)stack >= sizeof stack);          // no SA_ONSTACK
+  siglongjmp(back, 1);
+}
+
+static void before_all(int argc, char **argv, char **environment) {
+  (void)environment;
+  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_NODEFER | (int)SA_RESETHAND};
+  if (argc != 2 || strncmp(argv[1], "handler", 7) != 0) return;
+  sigaddset(&action.sa_mask, SIGUSR1);
+  sigaction(SIGSEGV, &action, NULL);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const first)(int, char **, char **) =
+    before_all;
+
+static void handler_once(void) {
+  const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+  char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  NEED(page != MAP_FAILED && sigaltstack(&other, NULL) == 0);
+  if (sigsetjmp(back, 1) == 0) sink = page[0];
+  NEED(handled == 1);
+}
+
+static void handler_twice(void) {
+  handler_once();
+  sink = *(volatile char *)hide((char *)4096); // SA_RESETHAND
+}
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(void);
   } cases[] = {{"use_after_free", use_after_free}, {"overflow", overflow},
                {"underflow", underflow}, {"overflow_by_a_little", overflow_by_a_little},
-               {"double_free", double_free}, {"no_misuse", no_misuse}};
+               {"double_free", double_free}, {"no_misuse", no_misuse},
+               {"handler_once", handler_once}, {"handler_twice", handler_twice}};
   setvbuf(stdout, output, _IOFBF, sizeof output);
   for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
     if (strcmp(argv[1], cases[i].name) == 0) return cases[i].run(), 0;
