@@ -32,9 +32,10 @@ void hak_process_init_slow(void) {
 }
 
 static void after_fork_in_child(void) {
-  hak_heap_after_fork();
-  hak_pool_rebuild();
+  // What is below the heaps first: they may give slabs back.
   hak_huge_cache_after_fork();
+  hak_pool_rebuild();
+  hak_heap_after_fork();
   hak_background_start(); // threads do not survive fork
 }
 
