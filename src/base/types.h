@@ -145,6 +145,8 @@ _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache 
 
 enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE }; // before: until it was purged
 
+enum { HAK_FORGOTTEN = 1, HAK_FORGOTTEN_PLACE }; // descriptors; for good, the place in the range
+
 // Where SuperSlabs wait until some others have followed (hak_superslab_wait).
 enum { HAK_QUEUE_PURGE, HAK_QUEUE_FORGET, HAK_QUEUES };
 
@@ -155,7 +157,7 @@ struct hak_superslab {
   uintptr_t base;             // first byte; written before free_mask is first nonzero
   _Atomic uint32_t recent;    // bit i = slab i was released since the last look at idle ones
   _Atomic uint32_t huge;      // HAK_HUGE_*: what is not dirty may be resident all the same
-  _Atomic uint32_t forgotten; // 1: its descriptors were given back once
+  _Atomic uint32_t forgotten; // HAK_FORGOTTEN*: what of it was given back once
   _Atomic uint32_t waits[HAK_QUEUES]; // 1: is in that queue
   uint32_t reserved[5];
 };

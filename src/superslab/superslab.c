@@ -295,6 +295,44 @@ static void grow(uint32_t max) {
   }
 }
 
+static _Atomic uint32_t without_place; // relaxed: numbers that nobody uses any more
+
+// The places in the range of SuperSlabs without memory and of gaps go back. Their numbers are not
+// used again, as anybody's mappings may lie there at once. Blocks of ours there are found by the
+// table: their descriptors in the range are zeros (kind FREE). Relaxed: between this and whoever
+// gets such a mapping is the kernel's work.
+static void leave_place(uint32_t number, bool is_gap) {
+  const size_t size = HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
+  _Atomic uint32_t *forgotten = &hak_registry.superslabs[number].forgotten;
+  char *place = (char *)hak_registry.base + ((uintptr_t)number << HAK_SUPERSLAB_SHIFT);
+  if (is_gap || hak_os_discard(hak_slab_at(number << HAK_SLABS_SHIFT), size)) {
+    hak_store_relaxed(forgotten, HAK_FORGOTTEN_PLACE);
+    if (hak_os_unmap(place, HAK_SUPERSLAB_SIZE)) {
+      hak_fetch_add_relaxed(&without_place, 1);
+      return;
+    }
+    hak_store_relaxed(forgotten, HAK_FORGOTTEN);
+  }
+  if (!is_gap) hak_pool_add_cold(number);
+}
+
+static void leave_places(void) {
+  uint32_t range_end = range_end_in(hak_load_relaxed(&hak_registry.numbers));
+  uint32_t end = hak_superslab_count();
+  if (range_end == 0 || hak_os_page_size > HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t)) return;
+  bool gaps = HAK_SECURE && !hak_exchange_seq_cst(&gaps_filled, true);
+  for (uint32_t number = 1; number < end && number < range_end; number++) {
+    bool is_gap = gaps && number % 2 == 0 && number < GAPS_END;
+    if (is_gap || hak_pool_leave_cold(number)) leave_place(number, is_gap);
+  }
+}
+
+// With room for descriptors as if those without a place had none.
+static uint32_t numbers_within(size_t limit) {
+  size_t numbers = numbers_for(limit) + hak_load_relaxed(&without_place);
+  return (uint32_t)hak_align_up(numbers, commit_step);
+}
+
 void hak_superslab_fit(size_t limit) {
   if (reserved_numbers == 0) return;
   // Acquire: pairs with the release below. What one maps or unmaps is over for the next.
@@ -302,10 +340,11 @@ void hak_superslab_fit(size_t limit) {
     if (tries == FIT_TRIES) return;
     hak_os_yield(); // what it gives back may be what the caller was refused
   }
-  shrink((uint32_t)(range_for(limit) >> HAK_SUPERSLAB_SHIFT), numbers_for(limit));
+  if (range_for(limit) == 0) leave_places();
+  shrink((uint32_t)(range_for(limit) >> HAK_SUPERSLAB_SHIFT), numbers_within(limit));
   // The limit may be another one since the caller asked, and grow would use it up.
   size_t now = hak_os_address_limit();
-  grow(numbers_for(limit < now ? limit : now));
+  grow(numbers_within(limit < now ? limit : now));
   hak_store_release(&fitting, false);
 }
 
@@ -341,7 +380,7 @@ static void forget_another(uint32_t number) {
   if (hak_os_page_size > size) return;
   uint32_t other = hak_superslab_wait(HAK_QUEUE_FORGET, number);
   if (other == 0 || !hak_pool_leave_cold(other)) return; // or it has memory again
-  hak_store_relaxed(&hak_registry.superslabs[other].forgotten, 1u);
+  hak_store_relaxed(&hak_registry.superslabs[other].forgotten, HAK_FORGOTTEN);
   (void)hak_os_discard(hak_slab_at(other << HAK_SLABS_SHIFT), size);
   hak_pool_add_cold(other);
 }
@@ -369,7 +408,9 @@ void hak_superslab_decommit(uint32_t number) {
 
 hak_slab_t *hak_slab_lookup(const void *p) {
   uintptr_t offset = (uintptr_t)p - hak_registry.base;
-  if (offset >> HAK_MIN_SHIFT < hak_load_relaxed(&hak_registry.limit))
+  if (offset >> HAK_MIN_SHIFT < hak_load_relaxed(&hak_registry.limit) &&
+      hak_load_relaxed(&hak_registry.superslabs[offset >> HAK_SUPERSLAB_SHIFT].forgotten) !=
+          HAK_FORGOTTEN_PLACE)
     return &hak_registry.slabs[offset >> HAK_SLAB_SHIFT];
   uint64_t entry = hak_pagemap_get(p);
   if ((entry & 3) != HAK_PAGEMAP_SUPERSLAB) return NULL;

@@ -85,7 +85,8 @@ void hak_superslab_after_fork(void);
 
 // The address space that the process may have has changed (RLIMIT_AS), or may have. What is
 // reserved for SuperSlabs to come and their descriptors goes back as far as it would not have
-// been reserved under such a limit; room for descriptors that went back before is taken again if
+// been reserved under such a limit, and if there would be no range, so do the places in it that are
+// without memory; room for descriptors that went back before is taken again if
 // the limit allows it. A thread that finds another one here yields to it some times, no more.
 void hak_superslab_fit(size_t limit);
 

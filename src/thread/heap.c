@@ -451,9 +451,9 @@ bool hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   if (heap) hak_heap_reclaim_if_asked(heap);
   else hak_commons_reclaim(), hak_orphan_reclaim();
   hak_relief_all(heap);
-  hak_superslab_fit(hak_os_address_limit()); // perhaps others have set it
   size_t some = hak_huge_cache_trim(keep), kept = hak_load_relaxed(&hak_mapped.cached_bytes);
   some += hak_pool_trim(keep > kept ? (unsigned)((keep - kept) >> HAK_SUPERSLAB_SHIFT) : 0);
+  hak_superslab_fit(hak_os_address_limit()); // perhaps others have set it
   return (some + hak_pool_purge()) != 0;
 }
 

@@ -201,6 +201,28 @@ static void limited_by_others(size_t mib, size_t b) {
   use_below(mib);
 }
 
+// After a peak, to which the limit leaves no room: what it took is there for other sizes, and
+// whoever gets it can use it.
+static void limited_after_peak(size_t size, size_t mib) {
+  void *list = NULL, *block[16];
+  CHECK(fill_up(size, &list, mib * MIB / size) == mib * MIB / size);
+  free_list(list, size);
+  struct rlimit l = {mib * MIB, mib * MIB};
+  CHECK(setrlimit(RLIMIT_AS, &l) == 0);
+  char *p = filled_block(mib * MIB / 2, 1);
+  CHECK(p);
+  check_and_free(p, mib * MIB / 2, 1);
+  for (size_t round = 0; round < 3; round++) {
+    for (size_t i = 0; i < COUNT(block); i++) CHECK(block[i] = filled_block((i + 1) * 400000, i));
+    churn_some(round, 1000);
+    for (size_t i = 0; i < COUNT(block); i++) check_and_free(block[i], (i + 1) * 400000, i);
+    list = NULL;
+    CHECK(fill_up(size, &list, mib * MIB / size / 3) == mib * MIB / size / 3);
+    free_list(list, size);
+  }
+  use_below(mib);
+}
+
 // The first who need memory then are threads that have no heap yet, all at once.
 static pthread_barrier_t limited;
 static void *use_at_once(void *unused) {
@@ -407,6 +429,9 @@ const case_t limits_cases[] = {
     {"as_limited_below", limited_below, 256, false},
     {"as_limited_below_1g", limited_below, 1024, false},
     {"as_limited_below_prlimit", limited_below, 256, true},
+    {"as_limited_after_peak_tiny", limited_after_peak, TINY, 256},
+    {"as_limited_after_peak_l2", limited_after_peak, L2, 256},
+    {"as_limited_after_peak_l25", limited_after_peak, L25, 256},
     {"as_limited_by_others", limited_by_others, 256},
     {"as_limited_by_others_threads", limited_by_others_threads, 1024, 16},
     {"as_limit_calls", limit_calls},
