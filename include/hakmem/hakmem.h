@@ -95,7 +95,8 @@ HAK_API bool hak_trim(size_t keep);
 typedef struct hak_stats {
   size_t size;                // sizeof(hak_stats_t) of the library; set by the call
   uint64_t live_blocks;       // blocks the program holds; secure library: and those in quarantine
-  uint64_t live_bytes;        // usable bytes of those blocks
+  uint64_t live_bytes;        // usable bytes of those blocks; secure library: bytes they take
+                              // up, with the seals and what the size class adds
   uint64_t allocs;            // blocks handed out since start: guard_allocs, and by size range:
   uint64_t tiny_allocs;       //   up to 1280 bytes
   uint64_t l2_allocs;         //   up to 56 KiB
