@@ -23,7 +23,5 @@ static inline size_t proc_kib(const char *file, const char *name) {
 }
 static inline size_t status_kib(const char *name) { return proc_kib("/proc/self/status", name); }
 static inline size_t rss_kib(void) { return status_kib("VmRSS:"); }
-// Page by page; the figures of status are sums of counters that CPUs bring up to date now and then.
-static inline size_t rss_exact_kib(void) { return proc_kib("/proc/self/smaps_rollup", "\nRss:"); }
 
 #endif
