@@ -97,7 +97,7 @@ typedef struct hak_stats {
   uint64_t live_blocks;       // blocks the program holds; secure library: and those in quarantine
   uint64_t live_bytes;        // usable bytes of those blocks; secure library: bytes they take
                               // up, with the seals and what the size class adds
-  uint64_t allocs;            // blocks handed out since start: guard_allocs, and by size range:
+  uint64_t allocs;            // blocks handed out since start: guard_, first_allocs, by size:
   uint64_t tiny_allocs;       //   up to 1280 bytes
   uint64_t l2_allocs;         //   up to 56 KiB
   uint64_t l25_allocs;        //   up to 1 MiB
@@ -111,6 +111,7 @@ typedef struct hak_stats {
   uint64_t heaps;             // heaps made so far: of threads, nurseries and commons
   uint64_t huge_cached_bytes; // bytes in mappings kept for the next huge blocks
   uint64_t guard_allocs;      // of allocs, any size: beside guard pages, in none of the ranges
+  uint64_t first_allocs;      // the same: the process's first blocks (HAKMEM_FIRST)
 } hak_stats_t;
 
 // Fills the first size bytes of *out (pass sizeof *out). Returns false if out

@@ -14,6 +14,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
+#include "thread/first.h"
 #include "thread/guard.h"
 #include "thread/heap.h"
 #include "thread/process.h"
@@ -54,7 +55,7 @@ static size_t rest(size_t all, size_t used) { return all > used ? all - used : 0
 static info_t info(const hak_report_t *r) {
   size_t used = r->total.live_bytes - r->total.huge_bytes;
   // For blocks, in use or not.
-  size_t kept = r->total.superslab_bytes + r->total.huge_cached_bytes + r->guard_bytes;
+  size_t kept = r->total.superslab_bytes + r->total.huge_cached_bytes + r->apart_bytes;
   return (info_t){
       .arena = kept,
       .ordblks = (size_t)(r->total.superslab_bytes >> HAK_SLAB_SHIFT),
@@ -145,5 +146,6 @@ HAK_EXPORT int hak_version(void) { return HAKMEM_VERSION; }
 HAK_EXPORT bool hak_owns(const void *p) {
   hak_slab_t *slab = hak_slab_lookup(p);
   if (slab) return hak_slab_kind(slab) != HAK_KIND_FREE;
+  if (hak_first_owns(p)) return hak_first_is_live(p);
   return hak_guard_owns(p) ? hak_guard_is_live(p) : hak_huge_around(p) != NULL;
 }

@@ -9,6 +9,7 @@
 #include "pool/huge.h"
 #include "pool/l25.h"
 #include "thread/audit.h"
+#include "thread/first.h"
 #include "thread/front.h"
 
 #define PART(name) HAK_INTERNAL extern const char hak_api_part_##name
@@ -25,6 +26,7 @@ __attribute__((used)) static const char *const parts[] = {
 // After the destructors of the program and of libraries that were loaded later.
 __attribute__((destructor(101))) static void at_exit(void) {
   hak_audit_at_exit();
+  hak_first_audit();
   hak_stats_at_exit();
 }
 
@@ -33,8 +35,20 @@ void *hak_api_no_memory(void) {
   return NULL;
 }
 
+HAK_NOINLINE static void *alloc_first(size_t size, bool *zeroed) {
+  void *p = hak_first_alloc(size);
+  if (p == NULL) return hak_front_alloc(size, zeroed);
+  if (zeroed) *zeroed = true;
+  return p;
+}
+
+// What is no hit.
+HAK_INLINE void *alloc_slow(size_t size, bool *zeroed) {
+  return hak_first_open() ? alloc_first(size, zeroed) : hak_front_alloc(size, zeroed);
+}
+
 HAK_NOINLINE static void *alloc_other(size_t size) {
-  void *p = hak_front_alloc(size, NULL);
+  void *p = alloc_slow(size, NULL);
   return HAK_LIKELY(p != NULL) ? p : hak_api_no_memory();
 }
 
@@ -55,7 +69,7 @@ HAK_EXPORT void *hak_calloc(size_t count, size_t size) {
   if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) return hak_api_no_memory();
   void *p = hak_front_hit_any(total);
   bool zeroed = false;
-  if (!p && !(p = hak_front_alloc(total, &zeroed))) return hak_api_no_memory();
+  if (!p && !(p = alloc_slow(total, &zeroed))) return hak_api_no_memory();
   return zeroed ? p : memset(p, 0, total);
 }
 
@@ -103,6 +117,7 @@ static size_t padded(const hak_block_t *block, size_t size) {
 // The block itself, larger or smaller; NULL if it has to move.
 static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_GUARD) return NULL; // it ends where its page does
+  if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable ? p : NULL;
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
     return hak_l25_resize(block->slab, size + HAK_TAIL) ? p : NULL;
   if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX)
@@ -117,7 +132,7 @@ static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
 static _Atomic bool shrinking_failed; // some block is much larger than what it was shrunk to
 static void *move(void *p, size_t usable, size_t size, const char *function) {
   void *q = hak_front_hit_any(size);
-  if (!q) q = hak_front_alloc(size, NULL);
+  if (!q) q = alloc_slow(size, NULL);
   if (!q && size <= usable) { // shrinking cannot fail
     hak_store_relaxed(&shrinking_failed, true);
     return p;
@@ -173,6 +188,7 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (block->kind == HAK_KIND_GUARD && alignment > HAK_MIN_BLOCK) return size <= block->usable;
   if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
   if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
+  if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable;
   if (size == 0) size = 1;
   if (size > block->usable) return false;
   if (block->kind == HAK_KIND_L25) return hak_l25_rounded(block->slab, size) == block->usable;
@@ -185,7 +201,8 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
 // Blocks that realloc has left where they were, as half of them was still needed or
 // there was no smaller one.
 static bool shrunk_to(const hak_block_t *block, size_t size) {
-  return size <= block->usable && ((!HAK_SECURE && padded(block, size) >= block->usable / 2) ||
+  bool exact = HAK_SECURE || block->kind == HAK_KIND_FIRST;
+  return size <= block->usable && ((!exact && padded(block, size) >= block->usable / 2) ||
                                    hak_load_relaxed(&shrinking_failed));
 }
 

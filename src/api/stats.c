@@ -10,6 +10,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
+#include "thread/first.h"
 #include "thread/guard.h"
 #include "thread/heap.h"
 #include "thread/letter.h"
@@ -78,6 +79,7 @@ static void add_totals(hak_report_t *r) {
   hak_stats_t *t = &r->total;
   t->superslab_bytes = hak_load_relaxed(&hak_mapped.superslab_bytes);
   t->huge_bytes = hak_load_relaxed(&hak_mapped.huge_bytes);
+  uint64_t first = hak_load_relaxed(&hak_first_counts.bytes);
   t->metadata_bytes = hak_load_relaxed(&hak_mapped.metadata_bytes) + hak_pagemap_bytes();
   t->huge_cached_bytes = hak_load_relaxed(&hak_mapped.cached_bytes);
   t->mapped_bytes = t->superslab_bytes + t->huge_bytes + t->huge_cached_bytes + t->metadata_bytes;
@@ -90,9 +92,10 @@ static void add_totals(hak_report_t *r) {
   t->huge_allocs = r->stats[HAK_STAT_huge_alloc];
   t->guard_allocs = r->stats[HAK_STAT_guard_alloc] = hak_load_relaxed(&hak_guard_counts.allocs);
   uint64_t guarded = hak_load_relaxed(&hak_guard_counts.live);
-  r->guard_bytes = guarded * hak_os_page_size;
-  t->live_blocks = r->l25_live + r->huge_live + guarded;
-  t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes);
+  t->first_allocs = r->stats[HAK_STAT_first_alloc] = hak_load_relaxed(&hak_first_counts.allocs);
+  r->apart_bytes = guarded * hak_os_page_size + first;
+  t->live_blocks = r->l25_live + r->huge_live + guarded + hak_load_relaxed(&hak_first_counts.live);
+  t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes) + first;
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     // Words of a running thread are read one after the other: there may be more live blocks in a
     // later one than an earlier one has handed out.
@@ -101,7 +104,8 @@ static void add_totals(hak_report_t *r) {
     t->live_blocks += r->classes[c].live;
     t->live_bytes += r->classes[c].live * hak_class_size(c);
   }
-  t->allocs = t->tiny_allocs + t->l2_allocs + t->l25_allocs + t->huge_allocs + t->guard_allocs;
+  t->allocs = t->tiny_allocs + t->l2_allocs + t->l25_allocs + t->huge_allocs + t->guard_allocs +
+              t->first_allocs;
   t->frees = t->allocs > t->live_blocks ? t->allocs - t->live_blocks : 0;
   t->size = sizeof *t;
 }
@@ -131,7 +135,8 @@ HAK_EXPORT bool hak_stats_get(hak_stats_t *out, size_t size) {
 
 // clang-format off
 #define TOTALS(X)                                                                              \
-  X(allocs) X(tiny_allocs) X(l2_allocs) X(l25_allocs) X(huge_allocs) X(guard_allocs) X(frees)  \
+  X(allocs) X(tiny_allocs) X(l2_allocs) X(l25_allocs) X(huge_allocs) X(guard_allocs)           \
+  X(first_allocs) X(frees)                                                                     \
   X(live_blocks) X(live_bytes) X(superslab_bytes) X(huge_bytes) X(huge_cached_bytes)           \
   X(metadata_bytes) X(mapped_bytes) X(peak_bytes) X(heaps)
 // clang-format on

@@ -14,7 +14,7 @@ typedef struct {
     uint64_t allocs, refills, blocks, live, slabs, hits, misses, prefilled;
   } classes[HAK_CLASSES];
   uint64_t l25_live, l25_bytes, huge_live;
-  uint64_t guard_bytes; // pages of live guarded blocks, part of metadata_bytes
+  uint64_t apart_bytes; // pages of live guarded blocks, live first blocks: of metadata_bytes
 } hak_report_t;
 
 void hak_stats_collect(hak_report_t *report);

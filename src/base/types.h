@@ -58,6 +58,7 @@ typedef enum {
   HAK_KIND_L25,
   HAK_KIND_INTERIOR, // not the head of its run: see offset
   HAK_KIND_GUARD,    // of a block only: beside a guard page (thread/guard.h)
+  HAK_KIND_FIRST,    // the same: one of a process's first (thread/first.h)
 } hak_kind_t;
 
 // Where in its heap a tiny or L2 slab is (owner field).

@@ -6,6 +6,7 @@
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
 #include "thread/commons.h"
+#include "thread/first.h"
 #include "thread/growth.h"
 #include "thread/guard.h"
 #include "thread/letter.h"
@@ -25,8 +26,7 @@
 // ---------------------------------------------------------------------------
 // Refill: which slab serves a class next.
 
-// From the shared pool, with slabs for the warm pool. Before a SuperSlab is mapped
-// the unused slabs of other classes go back if they are many.
+// From the shared pool, with slabs for the warm pool. Before it maps, unused ones go back if many.
 static bool claim(hak_heap_t *heap, unsigned c, hak_claim_t *claim) {
   unsigned n = hak_classes[c].run, more = hak_warm_wants(heap, c);
   if (hak_pool_find(n, more, claim)) return true;
@@ -390,9 +390,10 @@ static bool is_free_l2(hak_slab_t *slab, uint32_t number) {
 
 bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   hak_slab_t *slab = hak_slab_lookup(p);
-  if (!slab && hak_guard_owns(p)) {
-    *block = (hak_block_t){.kind = HAK_KIND_GUARD};
-    if (!hak_guard_find(p, function, &block->usable)) return false;
+  bool first = !slab && hak_first_owns(p);
+  if (first || (!slab && hak_guard_owns(p))) {
+    *block = (hak_block_t){.kind = first ? HAK_KIND_FIRST : HAK_KIND_GUARD};
+    if (!(first ? hak_first_find : hak_guard_find)(p, function, &block->usable)) return false;
     block->place = block->usable;
     return true;
   }
@@ -520,6 +521,7 @@ HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
     else hak_l25_release(block->slab);
     break;
   case HAK_KIND_GUARD: hak_guard_free(p, function); break;
+  case HAK_KIND_FIRST: hak_first_free(p, function); break;
   default:
     if (!hak_huge_free(p)) hak_misuse_double_free(function, p, block->usable);
     else if (heap) hak_heap_count_stat(heap, HAK_STAT_huge_free, 1);
@@ -528,7 +530,7 @@ HAK_INLINE void free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
 }
 
 HAK_INLINE void free_found(const hak_block_t *block, void *p, const char *function) {
-  hak_heap_t *heap = hak_heap_enter(); // NULL: no memory for one; still freed
+  hak_heap_t *heap = block->kind != HAK_KIND_FIRST ? hak_heap_enter() : NULL; // NULL: still freed
   free_block(heap, block, p, function);
   if (heap) hak_heap_leave(heap);
 }
@@ -591,7 +593,7 @@ void hak_front_free_slow(void *p, const char *function) {
 
 void hak_front_free_outside(void *p, const char *function) {
   if (p == NULL) return;
-  hak_slab_t *slab = (uintptr_t)p & (HAK_MIN_BLOCK - 1) ? NULL : hak_slab_lookup(p);
+  hak_slab_t *slab = hak_first_owns(p) || (uintptr_t)p % HAK_MIN_BLOCK ? NULL : hak_slab_lookup(p);
   if (!slab) hak_front_free_slow(p, function);
   else if (!hak_differs(&slab->local, hak_tls_heap)) hak_front_put(slab, p, function);
   else hak_front_free_other(slab, p, function);

@@ -3,6 +3,7 @@
 #include "core/options.h"
 #include "superslab/size_class.h"
 #include "superslab/slab.h"
+#include "thread/first.h"
 #include "thread/front.h"
 #include "thread/heap.h"
 #include "thread/orphan.h"
@@ -71,7 +72,9 @@ HAK_NOINLINE static hak_heap_t *enter_another(void) {
 hak_heap_t *hak_nursery_enter(void) {
   // The first thread gets the first heap, and what ended threads left is used first: where
   // there are such heaps, threads tend to need one.
-  if (!is_young() || hak_heap_count() == 0 || hak_orphan_any(HAK_ORPHANS_ALL)) return NULL;
+  if (!is_young() || (hak_heap_count() == 0 && !hak_first_elsewhere()) ||
+      hak_orphan_any(HAK_ORPHANS_ALL))
+    return NULL;
   tls_young.calls++;
   hak_heap_t *heap = take_from(&nurseries[tls_young.taken % HAK_NURSERIES]);
   return HAK_LIKELY(heap != NULL) ? heap : enter_another();

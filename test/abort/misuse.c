@@ -193,6 +193,70 @@ static void exit_link(void) {
   end_now(q);
 }
 
+// A process's first blocks. What follows them is theirs to lose.
+static void overflown(size_t size, size_t from, size_t by) {
+  unsigned char *p = malloc(size);
+  expect(p, "overflow: what follows the %zu-byte block was overwritten", size_of(p));
+  memset(hide(p + size_of(p) + from), 0x41, by);
+  misuse(p);
+}
+static void first_overflow_by_1(void) { overflown(100, 0, 1); }
+static void first_overflow_far(void) { overflown(1000, 7, 1); }
+static void first_underflow(void) { // it hits the block before
+  unsigned char *p = malloc(24), *q = malloc(24);
+  expect(p, "overflow: what follows the %zu-byte block was overwritten", size_of(p));
+  memset(hide(q - 1), 0x41, 1);
+  free(q);
+  misuse(p);
+}
+static void first_twice_apart(void) {
+  void *p = malloc(100);
+  expect(p, "double free of a %zu-byte block", size_of(p));
+  free(p);
+  for (size_t i = 0; i < 1000; i++) free(malloc(i));
+  misuse(p);
+}
+static void first_inside(void) {
+  char *p = malloc(900);
+  expect(p + 32, "not the start of a block; it lies 32 bytes inside the %zu-byte block at %p", size_of(p), (void *)p);
+  misuse(p + 32);
+}
+static void first_between(void) { // what no block of this size can be
+  char *p = malloc(24);
+  expect(p + 16, "not the start of a block; it lies 16 bytes inside the %zu-byte block at %p", size_of(p), (void *)p);
+  misuse(p + 16);
+}
+static void announce(const char *what, size_t size, const void *p) {
+  char line[200];
+  int n = snprintf(line, sizeof line, what, size, p);
+  if (write(1, line, (size_t)n) != n) _exit(4);
+}
+static void first_exit_overflow(void) {
+  unsigned char *p = malloc(100);
+  char line[200];
+  int n = snprintf(line, sizeof line, "expect: hakmem: exit(%p): overflow: what follows the %zu-byte block was "
+                   "overwritten\n", (void *)p, size_of(p));
+  if (write(1, line, (size_t)n) != n) _exit(4);
+  memset(hide(p + size_of(p)), 0x41, 1);
+  exit(0);
+}
+static void written(size_t size, size_t at) {
+  unsigned char *p = malloc(size);
+  announce("expect: hakmem: use after free: the %zu-byte block at %p was written to\n", size_of(p), p);
+  free(p);
+  *(volatile unsigned char *)hide(p + at) = 0x41;
+}
+static void first_exit_written(void) { written(24, 0), exit(0); }
+static void first_exit_written_9(void) { written(500, 9), exit(0); }
+static void first_given_back_written(void) { // when all are free, before their pages go back
+  void *last = malloc(16);
+  written(500, 9);
+  static void *p[300];
+  for (size_t i = 0; i < 300; i++) p[i] = malloc(100);
+  for (size_t i = 0; i < 300; i++) free(p[i]);
+  misuse(last);
+}
+
 static void *thread_block;
 static void *make(void *size) {
   thread_block = malloc((size_t)(uintptr_t)size);
@@ -460,6 +524,9 @@ static const struct {
     CASE(huge_twice), CASE(remote_tiny), CASE(remote_l2), CASE(remote_l25),
     CASE(owner_then_other_l2), CASE(orphan_l2), CASE(others_tiny), CASE(others_l2),
     CASE(list_cut), CASE(exit_inside_tiny), CASE(exit_twice_tiny), CASE(exit_link),
+    CASE(first_overflow_by_1), CASE(first_overflow_far), CASE(first_underflow), CASE(first_twice_apart),
+    CASE(first_inside), CASE(first_between), CASE(first_exit_overflow), CASE(first_exit_written),
+    CASE(first_exit_written_9), CASE(first_given_back_written),
     CASE(misaligned_tiny_1), CASE(misaligned_tiny_8), CASE(misaligned_l2_1),
     CASE(misaligned_l2_8), CASE(misaligned_l25_1), CASE(misaligned_l25_8),
     CASE(inside_tiny_remote), CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),

@@ -361,7 +361,9 @@ static void misuse(slot_t *slot, const op_t *op) {
 
 static void check_stats(const hak_stats_t *s) {
   CHECK(s->size == sizeof *s);
-  CHECK(s->tiny_allocs + s->l2_allocs + s->l25_allocs + s->huge_allocs + s->guard_allocs == s->allocs);
+  CHECK(s->tiny_allocs + s->l2_allocs + s->l25_allocs + s->huge_allocs + s->guard_allocs +
+            s->first_allocs ==
+        s->allocs);
   CHECK(s->mapped_bytes == s->superslab_bytes + s->huge_bytes + s->huge_cached_bytes + s->metadata_bytes);
   if (header.at_once) return; // figures of running threads are only nearly exact
   CHECK(s->allocs - s->frees == s->live_blocks);

@@ -349,7 +349,8 @@ static void guarded_blocks(void) {
   CHECK(hak_stats_get(&now, sizeof now));
   CHECK_EQUAL(now.allocs - before.allocs, 2);
   CHECK_EQUAL(now.guard_allocs - before.guard_allocs, 2);
-  CHECK_EQUAL(now.tiny_allocs + now.l2_allocs + now.l25_allocs + now.huge_allocs + now.guard_allocs, now.allocs);
+  CHECK_EQUAL(now.tiny_allocs + now.l2_allocs + now.l25_allocs + now.huge_allocs + now.guard_allocs + now.first_allocs,
+              now.allocs);
   CHECK_EQUAL(now.live_blocks - before.live_blocks, 2);
   CHECK(now.live_bytes >= before.live_bytes + 100 + 2048);
   hak_free(small);

@@ -28,6 +28,14 @@
 
 #include <cmocka.h>
 
+// What is tested is what serves all but the first blocks of a process, from the start.
+#ifndef UNIT_FIRST_BLOCKS
+#include "thread/first.h"
+__attribute__((constructor)) static void unit_no_first_blocks(void) {
+  hak_store_relaxed(&hak_first_is_open, false);
+}
+#endif
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)

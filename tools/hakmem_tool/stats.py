@@ -9,7 +9,8 @@ import os
 from . import ToolError
 
 TIERS = (("tiny_allocs", "tiny, to 1280 B"), ("l2_allocs", "L2, to 56 KiB"),
-         ("l25_allocs", "L2.5, to 1 MiB"), ("huge_allocs", "huge, above"), ("guard_allocs", "beside guard pages"))
+         ("l25_allocs", "L2.5, to 1 MiB"), ("huge_allocs", "huge, above"), ("guard_allocs", "beside guard pages"),
+         ("first_allocs", "the first ones"))
 # What a sum over processes that did not all live at once would misstate.
 LARGEST_NOT_SUM = {"version", "pid", "peak_bytes"}
 

@@ -1,0 +1,239 @@
+// A process's first blocks (thread/first.h). What is said of misuse of them: test/abort.
+
+#define UNIT_FIRST_BLOCKS
+#include "thread/first.h"
+
+#include <sys/time.h>
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "thread/heap.h"
+#include "unit.h"
+
+enum { MOST = 255 };
+
+static hak_stats_t figures(void) {
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s));
+  return s;
+}
+
+// All sizes: aligned, of zeros, as long as they say, none in another, counted.
+static void blocks_of_all_sizes(void) {
+  static char *p[MOST];
+  static size_t size[MOST];
+  size_t n = 0, bytes = 0;
+  hak_stats_t before = figures();
+  for (size_t ask = 0; n < MOST; ask = (ask * 5 + 3) % 256) {
+    char *q = hak_malloc(ask);
+    CHECK(q != NULL);
+    if (!hak_first_owns(q)) break; // the memory is used up
+    CHECK((uintptr_t)q % 16 == 0);
+    for (size_t i = 0; i < ask; i++) CHECK(q[i] == 0);
+    CHECK_EQUAL(hak_malloc_usable_size(q), hak_first_usable(ask));
+    CHECK(hak_first_usable(ask) >= ask && hak_first_usable(ask) < ask + 16);
+    memset(q, (int)n, size[n] = hak_malloc_usable_size(q));
+    bytes += size[n];
+    CHECK(hak_owns(q) && hak_owns(q + size[n] - 1) && !hak_owns(q + size[n]));
+    p[n++] = q;
+  }
+  CHECK(n > 100);
+  hak_stats_t now = figures();
+  CHECK_EQUAL(now.first_allocs - before.first_allocs, n);
+  CHECK(now.live_bytes - before.live_bytes >= bytes);
+  for (size_t i = 0; i < n; i++)
+    for (size_t k = 0; k < size[i]; k++) CHECK(p[i][k] == (char)i);
+  for (size_t i = 0; i < n; i++) {
+    hak_free(p[i]);
+    CHECK(!hak_owns(p[i]));
+  }
+  CHECK(!hak_first_open());
+  // All are gone, and so are their pages.
+  const char *memory = (const char *)hak_load_relaxed(&hak_first_base);
+  for (size_t i = 0; i < HAK_FIRST_MEMORY; i++) CHECK(memory[i] == 0);
+  CHECK_EQUAL(figures().live_blocks, now.live_blocks - n);
+}
+ISOLATED(blocks_of_all_sizes)
+
+static unsigned firsts(unsigned calls, size_t size) {
+  unsigned n = 0;
+  for (unsigned i = 0; i < calls; i++) n += hak_first_owns(hak_malloc(size));
+  return n;
+}
+
+static void so_many_requests(void) {
+  CHECK_EQUAL(firsts(MOST - 5, 16), MOST - 5);
+  CHECK_EQUAL(firsts(3, 100000), 0); // counts as well
+  CHECK_EQUAL(firsts(10, 16), 2);
+}
+ISOLATED(so_many_requests)
+
+static void fewer_if_wished(void) {
+  hak_free(hak_malloc(1));
+  hak_option(FIRST) = 11;
+  CHECK_EQUAL(firsts(100, 16), 10);
+}
+ISOLATED(fewer_if_wished)
+
+static void none_if_wished(void) {
+  hak_owns(NULL);
+  hak_stats_t now = figures(); // reads the options
+  hak_option(FIRST) = 0;
+  CHECK_EQUAL(firsts(100, 16), 0);
+  CHECK_EQUAL(figures().first_allocs, now.first_allocs);
+}
+ISOLATED(none_if_wished)
+
+static void none_beside_guards(void) {
+  (void)figures();
+  hak_option(GUARD) = 1;
+  CHECK_EQUAL(firsts(10, 16), 0);
+}
+ISOLATED(none_beside_guards)
+
+// What is written on and on, in either direction, ends at a guard.
+static void ends_at_a_guard(void) {
+  char *p = hak_malloc(16);
+  CHECK(hak_first_owns(p));
+  const ptrdiff_t end = (ptrdiff_t)(HAK_FIRST_MEMORY + hak_os_page_size), steps[] = {16, -16};
+  for (unsigned i = 0; i < COUNT(steps); i++) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      for (ptrdiff_t at = 0; at < end && at > -end; at += steps[i]) *(volatile char *)(p + at) = 1;
+      _exit(0);
+    }
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(status != 0); // SIGSEGV, or what a sanitizer makes of it
+  }
+}
+ISOLATED(ends_at_a_guard)
+
+static void largest(void) {
+  CHECK(hak_first_owns(hak_malloc(HAK_FIRST_MAX)) && !hak_first_owns(hak_malloc(HAK_FIRST_MAX + 1)));
+  CHECK(hak_first_owns(hak_calloc(2, 100)) && hak_first_owns(hak_realloc(NULL, 5)));
+  void *aligned = hak_aligned_alloc(64, 128);
+  CHECK(!hak_first_owns(aligned) && (uintptr_t)aligned % 64 == 0);
+}
+ISOLATED(largest)
+
+static void resized(void) {
+  char *p = hak_malloc(20);
+  memset(p, 7, 20);
+  CHECK(hak_realloc(p, 24) == p && hak_realloc(p, 10) == p); // as many bytes as it has
+  char *q = hak_realloc(p, 25);
+  CHECK(q != p && hak_first_owns(q) && memcmp(q, "\7\7\7\7\7\7\7\7\7\7", 10) == 0 && !hak_owns(p));
+  char *large = hak_realloc(q, 100000);
+  CHECK(!hak_first_owns(large) && memcmp(large, "\7\7\7\7\7\7\7\7\7\7", 10) == 0);
+  char *small = hak_realloc(large, 30);
+  CHECK(hak_first_owns(small) && memcmp(small, "\7\7\7\7\7\7\7\7\7\7", 10) == 0);
+  hak_free(small);
+}
+ISOLATED(resized)
+
+static void *ask(void *p) {
+  void *mine = hak_malloc(16);
+  CHECK(!hak_first_owns(mine));
+  hak_free(p);
+  hak_free(mine);
+  return NULL;
+}
+static void in_thread(void *(*body)(void *), void *argument) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, body, argument) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+// Only while one thread allocates. The other may free, and gets no heap by it, nor does
+// the first one need any so far.
+static void until_another_allocates(void) {
+  void *p = hak_malloc(16);
+  CHECK(hak_first_owns(p) && hak_tls_heap == &hak_heap_none && hak_heap_count() == 0);
+  in_thread(ask, p);
+  CHECK(!hak_owns(p) && !hak_first_owns(hak_malloc(16)));
+}
+ISOLATED(until_another_allocates)
+
+// Threads that end leave nothing because the first one was there: they share a nursery.
+static void *ask_often(void *unused) {
+  for (unsigned i = 0; i < 20; i++) hak_free(hak_malloc(i * 8));
+  CHECK(hak_tls_heap == &hak_heap_none);
+  return unused;
+}
+static void others_share_nurseries(void) {
+  CHECK(hak_first_owns(hak_malloc(16)));
+  for (unsigned i = 0; i < 10; i++) in_thread(ask_often, NULL);
+  CHECK_EQUAL(hak_heap_count(), 1);
+}
+ISOLATED(others_share_nurseries)
+
+static char *shared[MOST];
+static void *free_half(void *half) {
+  for (size_t i = (size_t)half; i < MOST; i += 2) hak_free(shared[i]);
+  return NULL;
+}
+static void freed_by_two_threads(void) {
+  for (unsigned i = 0; i < MOST; i++) CHECK(hak_first_owns(shared[i] = hak_malloc(i % 100)));
+  pthread_t thread[2];
+  for (size_t i = 0; i < 2; i++) CHECK(pthread_create(&thread[i], NULL, free_half, (void *)i) == 0);
+  for (size_t i = 0; i < 2; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+  for (unsigned i = 0; i < MOST; i++) CHECK(!hak_owns(shared[i]));
+  CHECK_EQUAL(hak_load_relaxed(&hak_first_counts.live), 0);
+  CHECK_EQUAL(hak_load_relaxed(&hak_first_counts.bytes), 0);
+  hak_first_audit();
+}
+ISOLATED(freed_by_two_threads)
+
+static void in_a_child(void) {
+  char *p = hak_malloc(100);
+  strcpy(p, "parent's");
+  pid_t pid = fork();
+  if (pid == 0) {
+    CHECK(strcmp(p, "parent's") == 0);
+    hak_free(p);
+    CHECK(hak_first_owns(hak_malloc(100)));
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+  CHECK(hak_owns(p));
+  hak_free(p);
+}
+ISOLATED(in_a_child)
+
+// Handlers that allocate and free, whatever they interrupt.
+static volatile sig_atomic_t handled;
+static void on_signal(int number) {
+  (void)number;
+  char *p = hak_malloc(24);
+  memset(p, 1, 24);
+  hak_free(p);
+  handled++;
+}
+static void in_handlers(void) {
+  struct itimerval often = {{0, 50}, {0, 50}};
+  signal(SIGALRM, on_signal);
+  CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+  for (unsigned round = 0; round < 20000 && handled < 50; round++) {
+    char *p = hak_malloc(round % 100);
+    memset(p, 2, round % 100);
+    for (size_t i = 0; i < round % 100; i++) CHECK(p[i] == 2);
+    hak_free(p);
+    for (volatile unsigned i = 0; i < 10000; i++) {}
+  }
+  often.it_value.tv_usec = 0;
+  CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+  CHECK(handled > 0 && hak_load_relaxed(&hak_first_counts.live) == 0);
+}
+ISOLATED(in_handlers)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      ISOLATED_TEST(blocks_of_all_sizes), ISOLATED_TEST(so_many_requests), ISOLATED_TEST(fewer_if_wished),
+      ISOLATED_TEST(ends_at_a_guard),
+      ISOLATED_TEST(none_if_wished), ISOLATED_TEST(none_beside_guards), ISOLATED_TEST(largest),
+      ISOLATED_TEST(resized), ISOLATED_TEST(until_another_allocates), ISOLATED_TEST(others_share_nurseries),
+      ISOLATED_TEST(freed_by_two_threads), ISOLATED_TEST(in_a_child), ISOLATED_TEST(in_handlers),
+  };
+  return RUN(tests);
+}
