@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
 export JOBS
+export PATH := $(CURDIR)/build/tools/bin:$(PATH)
 PEERS ?= all
 PYTHON := python3 -B
 BUILD := cmake --build --preset release -j $(JOBS)

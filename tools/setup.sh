@@ -7,8 +7,12 @@
 # from). Nothing missing: says nothing, exits 0. Missing, and we are root:
 # installs it with apt-get. Missing, and we are not: prints the one command that
 # does, exits 1 (0 if only optional things are missing: their tests are skipped
-# by name). Optional packages the distribution does not have are named.
+# by name). Optional packages the distribution does not have are named. Where the
+# distribution's CMake is too old, one is fetched into build/tools, where the
+# Makefile finds it.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PWD/build/tools/bin:$PATH
 
 # Who needs it | required? | Debian package | how to see that it is there:
 # a command, a file pattern (starts with /) or a Python module (py:NAME). One|other:
@@ -104,11 +108,30 @@ present() {
   esac
 }
 
-cmake_is_new_enough() {
-  local version
-  version=$(cmake --version 2>/dev/null) || return 1
-  [[ $version =~ ([0-9]+)\.([0-9]+) ]] || return 1
+# Whether the first number in the text is a CMake's that will do.
+is_new_enough() {
+  [[ $1 =~ ([0-9]+)\.([0-9]+) ]] || return 1
   ((BASH_REMATCH[1] > 3 || (BASH_REMATCH[1] == 3 && BASH_REMATCH[2] >= 25)))
+}
+cmake_is_new_enough() { is_new_enough "$(cmake --version 2>/dev/null)"; }
+# Whether the distribution has one, too old.
+old_cmake_offered() {
+  local policy
+  policy=$(apt-cache policy cmake 2>/dev/null) || return 1
+  [[ $policy =~ Candidate:\ ([0-9]+\.[0-9]+) ]] && ! is_new_enough "${BASH_REMATCH[1]}"
+}
+
+fetch_cmake() {
+  say "CMake 3.25 or later goes into build/tools, as the one of this distribution is older"
+  python3 -m venv build/tools && build/tools/bin/pip install --quiet --disable-pip-version-check 'cmake>=3.25,<4' && return
+  rm -rf build/tools
+  say "it could not be fetched: please install CMake 3.25 or later"
+  exit 1
+}
+# The last thing: what was missing is there.
+finish() {
+  if [[ $fetch ]]; then fetch_cmake; fi
+  exit 0
 }
 
 # Of alternatives the first that the distribution has, or else the first.
@@ -129,18 +152,23 @@ has_candidate() {
   [[ $policy =~ Candidate:\ [^\(] ]]
 }
 
-# Sets required and optional to the packages that are missing.
+# Sets required and optional to the packages that are missing, fetch if a CMake is to be fetched.
 look() {
-  required=() optional=()
+  required=() optional=() fetch=
   local group kind package check
   while read -r group kind package check; do
     [[ " $groups " == *" $group "* ]] || continue
     present "$check" && continue
+    if [[ $package == cmake ]] && old_cmake_offered; then continue; fi
     package=$(offered "$package")
     [[ " ${required[*]-} ${optional[*]-} " == *" $package "* ]] && continue
     if [[ $kind == req ]]; then required+=("$package"); else optional+=("$package"); fi
   done <<<"$needs"
-  if command -v cmake >/dev/null && ! cmake_is_new_enough; then
+  if cmake_is_new_enough; then return; fi
+  if old_cmake_offered; then
+    fetch=1
+    present py:ensurepip || required+=(python3-venv)
+  elif command -v cmake >/dev/null; then
     say "cmake here is older than 3.25"
     required+=(cmake)
   fi
@@ -199,9 +227,7 @@ if [[ $target == peers ]] && command -v apt-get >/dev/null && ! has_candidate li
 fi
 
 look
-if ((${#required[@]} + ${#optional[@]} == 0)); then
-  exit 0
-fi
+if ((${#required[@]} + ${#optional[@]} == 0)); then finish; fi
 
 if ! command -v apt-get >/dev/null; then
   say "no apt-get here; please install what these Debian packages hold:" \
@@ -217,7 +243,7 @@ if ((EUID != 0)); then
   else # no package lists yet
     command="sudo sh -c 'apt-get update && apt-get install -y ${required[*]-} ${optional[*]-}'"
   fi
-  if ((${#required[@]} + ${#optional[@]} == 0)); then exit 0; fi
+  if ((${#required[@]} + ${#optional[@]} == 0)); then finish; fi
   read -r command < <(tr -s ' ' <<<"$command") # no doubled or trailing blanks
   if ((${#required[@]})); then
     say "make $target needs packages that are missing. Please run:"
@@ -226,7 +252,7 @@ if ((EUID != 0)); then
   fi
   say "going on without ${optional[*]} (what needs them is skipped); to have them:"
   echo "$command"
-  exit 0
+  finish
 fi
 
 as_root
@@ -238,3 +264,4 @@ fi
 if ((${#optional[@]})); then
   say "going on without ${optional[*]} (what needs them is skipped)"
 fi
+finish
