@@ -186,4 +186,4 @@ def same_output(a, b):
 
 def digest(path):
     with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
+        return hashlib.sha256(f.read()).hexdigest()
