@@ -61,7 +61,7 @@ test  opt gdb                gdb
 test  opt xz-utils           xz
 test  opt zstd               zstd
 test  opt clang-format-19    clang-format-19
-test  opt libpython3-testsuite|libpython3.11-testsuite|libpython3.13-testsuite py:test.test_json
+test  opt libpython3-testsuite|libpython3.11-testsuite|libpython3.12-testsuite|libpython3.13-testsuite py:test.test_json
 fuzz  req clang-19           clang-19
 fuzz  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.fuzzer-*.a
 fuzz  opt afl++              afl-clang-fast
@@ -71,7 +71,7 @@ other opt libglib2.0-tests   /usr/share/installed-tests/glib/hash.test
 other opt python3-numpy      /usr/lib/python3/dist-packages/numpy/*core/tests/test_umath.py
 other opt python3-pytest     /usr/lib/python3/dist-packages/pytest/__init__.py
 other opt python3-hypothesis /usr/lib/python3/dist-packages/hypothesis/__init__.py
-other opt libpython3-testsuite|libpython3.11-testsuite|libpython3.13-testsuite py:test.test_json
+other opt libpython3-testsuite|libpython3.11-testsuite|libpython3.12-testsuite|libpython3.13-testsuite py:test.test_json
 other opt rustc              rustc
 other opt golang-go          go
 '
