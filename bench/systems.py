@@ -64,6 +64,7 @@ ROWS = (
         ("REFILL_BATCH=64", "REFILL_BATCH=16", "REFILL_BATCH=128"),
         figures=(HITS, ("per refill", lambda s: s["refill_blocks"] / max(s["refills"], 1)))),
     Row("F3", "prewarm", "bench_random_mixed", COLD, COLD, ("PREWARM=0", "PREWARM=16"), ("prewarm", "refill_carve")),
+    Row("F6", "first blocks", "bench_random_mixed", COLD, COLD, ("FIRST=255", "FIRST=0"), ("first_alloc",)),
     Row("S2", "warm pool", "case_churn_threads", "8000 1", "400 1",
         tuple(f"NURSERY=0,{setting}" for setting in ("WARM_POOL=4", "WARM_POOL_FILL=0", "WARM_POOL=0", "WARM_POOL=16")),
         ("refill_warm", "warm_fill", "warm_keep"), "end_rss_kib", (TRIPS, UNSHARED)),

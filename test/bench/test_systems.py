@@ -15,7 +15,7 @@ from gen_docs import calls  # noqa: E402
 import systems  # noqa: E402
 
 DOC = (ROOT / "docs" / "systems.md").read_text()
-NAMES = [*(f"F{i}" for i in range(1, 6)), *(f"S{i}" for i in range(1, 11)), *(f"M{i}" for i in range(1, 8)),
+NAMES = [*(f"F{i}" for i in range(1, 7)), *(f"S{i}" for i in range(1, 11)), *(f"M{i}" for i in range(1, 8)),
          *(f"X{i}" for i in range(1, 9))]
 OPTIONS = {row[0] for _, row in calls(ROOT / "src" / "core" / "options.def")}
 COUNTERS = {row[0] for _, row in calls(ROOT / "src" / "base" / "stats.def")}
