@@ -3,6 +3,7 @@
 // To be run with HAKMEM_GUARD=1/1: the first block of a size then has a page of its own.
 // "expect: " on stdout announces the first line on stderr; guard.py compares.
 
+#include <dlfcn.h>
 #include <malloc.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "hakmem/hakmem.h"
 
 #define NEED(x) ((x) ? (void)0 : (dprintf(2, "guard.c:%d: %s\n", __LINE__, #x), _exit(3)))
 #define EXPECT(...) (printf("expect: hakmem: " __VA_ARGS__), putchar('\n'), fflush(stdout))
@@ -24,13 +27,24 @@ static char *hide(void *p) {
   return hidden;
 }
 
+static uint64_t guarded(void) {
+  bool (*get)(hak_stats_t *, size_t) = (bool (*)(hak_stats_t *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_stats_get");
+  hak_stats_t now;
+  NEED(get && get(&now, sizeof now));
+  return now.guard_allocs;
+}
+
 static uintptr_t page(const char *p) { return (uintptr_t)p / (uintptr_t)getpagesize(); }
 
 __attribute__((noinline)) static char *allocate(size_t size) {
-  char *p = malloc(size);
-  // What the C library freed that it had before there were guards comes first.
-  for (size_t i = 0; i < 100 && malloc_usable_size(p) != size; i++) p = malloc(size);
-  NEED(p && malloc_usable_size(p) == size);
+  char *p;
+  uint64_t before;
+  size_t tries = 0;
+  do { // what the C library freed that it had before there were guards comes first
+    before = guarded();
+    NEED((p = malloc(size)) && tries++ < 100);
+  } while (guarded() == before);
+  NEED(malloc_usable_size(p) == size);
   memset(p, 0x5a, size);
   return hide(p);
 }
