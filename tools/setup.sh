@@ -123,7 +123,13 @@ old_cmake_offered() {
 
 fetch_cmake() {
   say "CMake 3.25 or later goes into build/tools, as the one of this distribution is older"
-  python3 -m venv build/tools && build/tools/bin/pip install --quiet --disable-pip-version-check 'cmake>=3.25,<4' && return
+  rm -rf build/tools
+  # Links, as the Python of a venv in PATH would not know the distribution's modules.
+  python3 -m venv build/tools/venv &&
+    build/tools/venv/bin/python -m pip install --quiet --disable-pip-version-check 'cmake>=3.25,<4' &&
+    mkdir build/tools/bin &&
+    (cd build/tools/bin && ln -s ../venv/lib/python3*/site-packages/cmake/data/bin/{cmake,ctest} .) &&
+    hash -r && cmake_is_new_enough && return
   rm -rf build/tools
   say "it could not be fetched: please install CMake 3.25 or later"
   exit 1
