@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "base/compiler.h"
+#include "thread/front.h"
 
 #ifndef HAK_NO_OVERRIDE
 #define HAK_NO_OVERRIDE 0
@@ -36,5 +37,7 @@ HAK_COLD bool hak_api_same_object(uintptr_t a, uintptr_t b);
 // free(p), after which the program says what it once asked for. Reported and ignored if
 // p is no such block.
 HAK_NOINLINE void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size);
+// realloc of a live block, unless it would have to move; never of a huge one.
+bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size);
 
 #endif

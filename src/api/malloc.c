@@ -17,11 +17,12 @@ PART(aligned);
 PART(cxx);
 PART(derived);
 PART(glibc);
+PART(jemalloc);
 PART(limits);
 PART(stats);
 __attribute__((used)) static const char *const parts[] = {
-    &hak_api_part_aligned, &hak_api_part_cxx,    &hak_api_part_derived,
-    &hak_api_part_glibc,   &hak_api_part_limits, &hak_api_part_stats};
+    &hak_api_part_aligned,  &hak_api_part_cxx,    &hak_api_part_derived, &hak_api_part_glibc,
+    &hak_api_part_jemalloc, &hak_api_part_limits, &hak_api_part_stats};
 
 // After the destructors of the program and of libraries that were loaded later.
 __attribute__((destructor(101))) static void at_exit(void) {
@@ -115,7 +116,7 @@ static size_t padded(const hak_block_t *block, size_t size) {
 }
 
 // The block itself, larger or smaller; NULL if it has to move.
-static void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
+HAK_INLINE void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_GUARD) return NULL; // it ends where its page does
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable ? p : NULL;
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
@@ -144,6 +145,21 @@ static void *move(void *p, size_t usable, size_t size, const char *function) {
   return q;
 }
 
+// The place of a live block is now for size bytes.
+static void reseal(HAK_UNUSED void *p, HAK_UNUSED size_t size) {
+#if HAK_SECURE
+  hak_seal_resize(p, hak_front_place(p), size);
+  if (hak_seal_size(p, hak_front_place(p)) != size) hak_store_relaxed(&shrinking_failed, true);
+#endif
+}
+
+bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size) {
+  if (block->kind == HAK_KIND_FREE || size >= HAK_ADDRESS_END) return false;
+  if (!resize_in_place(block, p, size)) return false;
+  reseal(p, size);
+  return true;
+}
+
 static void *resize(void *p, size_t size, const char *function) {
   hak_block_t block;
   if (!hak_front_find(p, function, &block)) {
@@ -153,10 +169,7 @@ static void *resize(void *p, size_t size, const char *function) {
   if (size >= HAK_ADDRESS_END) return hak_api_no_memory();
   void *q = resize_in_place(&block, p, size);
   if (!q) return move(p, block.usable, size, function);
-#if HAK_SECURE
-  hak_seal_resize(q, hak_front_place(q), size);
-  if (hak_seal_size(q, hak_front_place(q)) != size) hak_store_relaxed(&shrinking_failed, true);
-#endif
+  reseal(q, size);
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;
 }

@@ -40,6 +40,30 @@ __attribute__((format(printf, 2, 3))) static void expect(const void *p, const ch
   if (write(1, line, (size_t)n) != n) _exit(4);
 }
 
+// jemalloc's functions, if there are any.
+void *rallocx(void *p, size_t size, int flags) __attribute__((weak));
+size_t xallocx(void *p, size_t size, size_t extra, int flags) __attribute__((weak));
+size_t sallocx(const void *p, int flags) __attribute__((weak));
+void dallocx(void *p, int flags) __attribute__((weak));
+void sdallocx(void *p, size_t size, int flags) __attribute__((weak));
+
+static bool misuse_allocx(void *p) {
+  if (strcmp(function, "dallocx") == 0) {
+    dallocx(p, 0);
+  } else if (strcmp(function, "sdallocx") == 0) {
+    sdallocx(p, right_size, 0);
+  } else if (strcmp(function, "rallocx") == 0) {
+    if (rallocx(p, 10, 0) != NULL || errno != EINVAL) FAIL("rallocx did something");
+  } else if (strcmp(function, "xallocx") == 0) {
+    if (xallocx(p, 10, 0, 0) != 0) FAIL("xallocx did something");
+  } else if (strcmp(function, "sallocx") == 0) {
+    if (sallocx(p, 0) != 0) FAIL("sallocx found something");
+  } else {
+    return false;
+  }
+  return true;
+}
+
 static size_t size_of(void *p) { return right_size = malloc_usable_size(p); }
 
 // Calls the function under test. It returns only with HAKMEM_ABORT=0.
@@ -68,7 +92,7 @@ static void misuse(void *p) {
         (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "_ZdlPvm");
     if (!delete) FAIL("no operator delete");
     delete(p, right_size);
-  } else {
+  } else if (!misuse_allocx(p)) {
     FAIL("no such function");
   }
 }

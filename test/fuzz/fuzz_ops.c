@@ -36,6 +36,13 @@ void _ZdaPv(void *p);
 void _ZdaPvmSt11align_val_t(void *p, size_t size, size_t alignment);
 void free_sized(void *p, size_t size);
 void free_aligned_sized(void *p, size_t alignment, size_t size);
+void *mallocx(size_t size, int flags);
+void *rallocx(void *p, size_t size, int flags);
+size_t xallocx(void *p, size_t size, size_t extra, int flags);
+size_t sallocx(const void *p, int flags);
+void dallocx(void *p, int flags);
+void sdallocx(void *p, size_t size, int flags);
+size_t nallocx(size_t size, int flags);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
@@ -175,6 +182,20 @@ static void allocate_zeroed(slot_t *slot, const op_t *op, size_t size) {
   keep(slot, p, total, 1, seed_of(op));
 }
 
+// jemalloc's functions: a block is as if its whole real size had been asked for.
+static void allocate_real(slot_t *slot, const op_t *op, size_t size) {
+  int flags = op->argument & 0x7f; // the alignment, and whether zeroed
+  if ((flags & 0x3f) > 30) flags &= 0x4f;
+  size_t alignment = (size_t)1 << (flags & 0x3f), real = nallocx(size, flags);
+  CHECK(real >= size || size > PTRDIFF_MAX - 4096);
+  errno = UNTOUCHED;
+  void *p = mallocx(size, flags);
+  CHECK(!p || real);
+  if (!fresh(p, real ? real : size, alignment)) return;
+  if (flags & 0x40) check_zero(p, sallocx(p, 0));
+  keep(slot, p, real, alignment, seed_of(op));
+}
+
 static void allocate(slot_t *slot, const op_t *op) {
   size_t size = size_of(op->code, slot->size);
   if (atomic_load(&live_bytes) > LIVE_MAX) return;
@@ -188,6 +209,10 @@ static void allocate(slot_t *slot, const op_t *op) {
   case OP_PVALLOC: allocate_aligned(slot, op, size); return;
   default: break;
   }
+  if (op->variant & 4) {
+    allocate_real(slot, op, size);
+    return;
+  }
   errno = UNTOUCHED;
   void *p = op->variant & 1 ? malloc(size) : hak_malloc(size);
   if (fresh(p, size, 1)) keep(slot, p, size, 1, seed_of(op));
@@ -196,13 +221,17 @@ static void allocate(slot_t *slot, const op_t *op) {
 // ---------------------------------------------------------------------------
 // realloc and free
 
+static bool by_rallocx(const op_t *op) { return op->kind == OP_REALLOC && op->variant & 4; }
+
 static void *call_realloc(const op_t *op, void *p, size_t size) {
+  if (by_rallocx(op) && size) return rallocx(p, size, 0);
   if (op->kind == OP_REALLOC) return op->variant & 1 ? realloc(p, size) : hak_realloc(p, size);
   return op->variant & 1 ? reallocarray(p, size, 1) : hak_reallocarray(p, 1, size);
 }
 
 static void resize(slot_t *slot, const op_t *op) {
   size_t size = size_of(op->code, slot->size);
+  if (by_rallocx(op) && size && nallocx(size, 0)) size = nallocx(size, 0);
   if (atomic_load(&live_bytes) > LIVE_MAX && size > slot->size) return;
   slot_t old = {.p = slot->p,
                 .size = slot->size,
@@ -261,8 +290,13 @@ static void call_free(const op_t *op, void *p, size_t size, size_t alignment, bo
     default: _ZdaPv(p); return;
     }
   default:
-    if (op->variant & 1) free(p);
-    else hak_free(p);
+    switch (op->variant) {
+    default: hak_free(p); return;
+    case 1:
+    case 3: free(p); return;
+    case 4: dallocx(p, 0); return;
+    case 5: sdallocx(p, size, 0); return;
+    }
   }
 }
 
@@ -285,7 +319,8 @@ static void inspect(const slot_t *slot) {
     return;
   }
   verify(slot);
-  CHECK(malloc_usable_size(slot->p) == slot->usable);
+  CHECK(malloc_usable_size(slot->p) == slot->usable && sallocx(slot->p, 0) == slot->usable);
+  CHECK(slot->usable == 0 || xallocx(slot->p, slot->usable, 0, 0) == slot->usable);
   CHECK(hak_owns(slot->p) && hak_owns(slot->p + (slot->usable ? slot->usable - 1 : 0)));
 }
 

@@ -22,6 +22,13 @@
 #define malloc_trim fuzz_malloc_trim
 #define malloc_info fuzz_malloc_info
 #define malloc_stats fuzz_malloc_stats
+#define mallocx fuzz_mallocx
+#define rallocx fuzz_rallocx
+#define xallocx fuzz_xallocx
+#define sallocx fuzz_sallocx
+#define dallocx fuzz_dallocx
+#define sdallocx fuzz_sdallocx
+#define nallocx fuzz_nallocx
 #define mallinfo fuzz_mallinfo
 #define mallinfo2 fuzz_mallinfo2
 #define mallopt fuzz_mallopt

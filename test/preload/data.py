@@ -211,8 +211,9 @@ def tar_xz(h):
     h.same(tar, "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "-cf", archive, "tree",
            files=[archive])
     h.same(xz, "-T2", "--block-size=1MiB", "-k", "-3", archive, files=[packed])
-    h.under(xz, "-T2", "-t", packed)
-    done = h.under(xz, "-T2", "-dc", packed)
+    # Newer ones deny themselves all files but the open ones, that of the statistics too.
+    h.under(xz, "-T2", "-t", packed, served=False)
+    done = h.under(xz, "-T2", "-dc", packed, served=False)
     if done.out != read(archive):
         raise Failure("xz: unpacking does not give back what was packed")
     os.mkdir(h.path("back"))

@@ -1,0 +1,120 @@
+// jemalloc.c: jemalloc(3)'s non-standard functions for blocks. A program that is linked to
+// jemalloc takes blocks from them and gives them to malloc_usable_size or free, which are
+// this library's when it is preloaded. mallctl and its kin stay jemalloc's: they speak of its
+// own heap.
+//
+// flags: the logarithm of the alignment in the low six bits (MALLOCX_ALIGN, MALLOCX_LG_ALIGN)
+// and ZERO (MALLOCX_ZERO). Numbers of arenas and caches above them are ignored: there are none.
+// Unlike there, a size of 0 is taken for 1, NULL is allowed as in realloc and free, and what
+// fails sets errno = ENOMEM.
+
+#include "api/api.h"
+
+#include <string.h>
+
+#include "core/misuse.h"
+#include "hakmem/hakmem.h"
+#include "pool/l25.h"
+#include "thread/front.h"
+
+HAK_API_PART(jemalloc);
+
+#if !HAK_NO_OVERRIDE
+enum { LG_ALIGN = 0x3f, ZERO = 0x40 };
+
+void *mallocx(size_t size, int flags);
+void *rallocx(void *p, size_t size, int flags);
+size_t xallocx(void *p, size_t size, size_t extra, int flags);
+size_t sallocx(const void *p, int flags);
+void dallocx(void *p, int flags);
+void sdallocx(void *p, size_t size, int flags);
+size_t nallocx(size_t size, int flags);
+
+static size_t alignment_of(int flags) { return (size_t)1 << (flags & LG_ALIGN); }
+
+// What mallocx asks for, so that a block never has less than nallocx says: blocks beside a
+// guard page, the first ones and the secure library's have no more than was asked for.
+HAK_EXPORT size_t nallocx(size_t size, int flags) {
+  if (size > HAK_SIZE_MAX - HAK_L25_GRAIN) return 0;
+  if (size == 0) size = 1;
+  if (HAK_SECURE) return size;
+  size_t alignment = alignment_of(flags), rounded = size;
+  if (alignment > HAK_SLAB_SIZE) rounded = SIZE_MAX;
+  else if (alignment > HAK_MIN_BLOCK) rounded = hak_aligned_size(size, alignment);
+  return rounded <= HAK_L2_MAX ? hak_class_size(hak_size_class(rounded))
+                               : hak_align_up(size, HAK_L25_GRAIN);
+}
+
+// What a block has beyond its first from bytes.
+static void *zeroed_from(size_t from, void *p, int flags) {
+  size_t usable = p && (flags & ZERO) ? hak_malloc_usable_size(p) : 0;
+  if (usable > from) memset((char *)p + from, 0, usable - from);
+  return p;
+}
+
+static void *alloc_aligned(size_t size, int flags) {
+  bool zeroed = false;
+  void *p = hak_front_alloc_aligned(alignment_of(flags), size, flags & ZERO ? &zeroed : NULL);
+  if (!p) return hak_api_no_memory();
+  return zeroed ? p : zeroed_from(0, p, flags);
+}
+
+HAK_EXPORT void *mallocx(size_t size, int flags) {
+  size = nallocx(size, flags);
+  if (size == 0) return hak_api_no_memory();
+  if (alignment_of(flags) > HAK_MIN_BLOCK) return alloc_aligned(size, flags);
+  return flags & ZERO ? zeroed_from(size, hak_calloc(1, size), flags) : hak_malloc(size);
+}
+
+static void *move(void *p, size_t usable, size_t size, int flags) {
+  void *q = hak_front_alloc_aligned(alignment_of(flags), size, NULL);
+  if (!q) return hak_api_no_memory();
+  memcpy(q, p, size < usable ? size : usable);
+  hak_front_free(p, "rallocx");
+  return q;
+}
+
+static void *resize(void *p, size_t usable, size_t size, int flags) {
+  size_t alignment = alignment_of(flags);
+  if (size == 0) return hak_api_no_memory();
+  if (alignment <= HAK_MIN_BLOCK) return hak_realloc(p, size);
+  bool fits = size <= usable && size >= usable / 2;
+  return fits && (uintptr_t)p % alignment == 0 ? p : move(p, usable, size, flags);
+}
+
+HAK_EXPORT void *rallocx(void *p, size_t size, int flags) {
+  if (p == NULL) return mallocx(size, flags);
+  hak_block_t block;
+  if (!hak_front_find(p, "rallocx", &block)) {
+    errno = EINVAL;
+    return NULL;
+  }
+  return zeroed_from(block.usable, resize(p, block.usable, nallocx(size, flags), flags), flags);
+}
+
+HAK_EXPORT size_t xallocx(void *p, size_t size, size_t extra, int flags) {
+  hak_block_t block;
+  if (!p || !hak_front_find(p, "xallocx", &block)) return 0;
+  size_t most;
+  if (__builtin_add_overflow(size, extra, &most) || !hak_api_resize_here(&block, p, most))
+    hak_api_resize_here(&block, p, size);
+  zeroed_from(block.usable, p, flags);
+  return hak_malloc_usable_size(p);
+}
+
+HAK_EXPORT size_t sallocx(const void *p, HAK_UNUSED int flags) {
+  hak_block_t block;
+  return p && hak_front_find(p, "sallocx", &block) ? block.usable : 0;
+}
+
+HAK_EXPORT void dallocx(void *p, HAK_UNUSED int flags) { hak_front_free(p, "dallocx"); }
+
+// size: as asked for, or as nallocx or sallocx have said, or between.
+HAK_EXPORT void sdallocx(void *p, size_t size, HAK_UNUSED int flags) {
+  hak_block_t block;
+  if (hak_front_free_sized_any(p, size, "sdallocx") || p == NULL) return;
+  if (!hak_front_find(p, "sdallocx", &block)) return;
+  if (size <= block.usable) hak_front_free(p, "sdallocx");
+  else hak_misuse_size("sdallocx", p, size, block.usable);
+}
+#endif

@@ -1,0 +1,141 @@
+// test_jemalloc.c: mallocx, rallocx, xallocx, sallocx, dallocx, sdallocx, nallocx, as
+// jemalloc(3) describes them, and beside malloc's own functions.
+
+#include "testing.h"
+
+#include <cmocka.h>
+
+// There are none without the library.
+void *mallocx(size_t size, int flags) __attribute__((weak));
+void *rallocx(void *p, size_t size, int flags) __attribute__((weak));
+size_t xallocx(void *p, size_t size, size_t extra, int flags) __attribute__((weak));
+size_t sallocx(const void *p, int flags) __attribute__((weak));
+void dallocx(void *p, int flags) __attribute__((weak));
+void sdallocx(void *p, size_t size, int flags) __attribute__((weak));
+size_t nallocx(size_t size, int flags) __attribute__((weak));
+
+// The manual's macros.
+#define LG_ALIGN(lg) ((int)(lg))
+#define ZERO 0x40
+#define TCACHE_NONE (1 << 8) // (-1 + 2) << 8
+#define ARENA(n) (((n) + 1) << 20)
+
+static const size_t some_sizes[] = {1, 16, 100, 1024, 1025, 9000, 57344, 57345, 70001, 500000, (1 << 20) + 1, 3 << 20};
+
+// Blocks that were full of something are what comes next.
+static void make_dirty(size_t size) {
+  void *p[8];
+  for (size_t i = 0; i < COUNT(p); i++) memset(p[i] = mallocx(size, 0), 0xa5, size);
+  for (size_t i = 0; i < COUNT(p); i++) dallocx(p[i], 0);
+}
+
+static void every_size_and_alignment(void **state) {
+  (void)state;
+  for (size_t s = 0; s < COUNT(tier_sizes); s++) {
+    size_t size = tier_sizes[s];
+    for (unsigned lg = 0; lg <= 22; lg += size > MIB ? 3 : 1) {
+      int flags = LG_ALIGN(lg) | (lg & 1 ? ZERO : 0) | (lg & 2 ? TCACHE_NONE : 0) | ARENA(lg);
+      if (lg & 1) make_dirty(size);
+      unsigned char *p = mallocx(size, flags);
+      assert_non_null(p);
+      assert_int_equal((uintptr_t)p % ((size_t)1 << lg), 0);
+      size_t real = sallocx(p, flags);
+      assert_true(real >= nallocx(size, flags) && nallocx(size, flags) >= size);
+      assert_int_equal(real, malloc_usable_size(p));
+      if (flags & ZERO) assert_true(all_zero(p, real));
+      fill(p, real, s);
+      // What sdallocx may be told: anything from the request to the real size.
+      size_t said = lg % 3 == 0 ? size : lg % 3 == 1 ? nallocx(size, flags) : real;
+      assert_true(filled(p, real, s));
+      if (lg == 20) free(p);
+      else if (lg == 21) dallocx(p, flags);
+      else sdallocx(p, said, flags);
+    }
+  }
+}
+
+static void sizes_that_nothing_can_have(void **state) {
+  (void)state;
+  static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 4095, SIZE_MAX / 2 + 1, SIZE_MAX / 2};
+  void *p = mallocx(100, 0);
+  fill(p, 100, 1);
+  for (size_t i = 0; i < COUNT(sizes); i++) {
+    assert_int_equal(nallocx(hide_size(sizes[i]), 0), 0);
+    for (unsigned lg = 0; lg < 64; lg += 7) {
+      errno = 0;
+      assert_null(mallocx(hide_size(sizes[i]), LG_ALIGN(lg) | ZERO));
+      assert_int_equal(errno, ENOMEM);
+      assert_null(rallocx(p, hide_size(sizes[i]), LG_ALIGN(lg)));
+    }
+    assert_int_equal(xallocx(p, hide_size(sizes[i]), 0, 0), sallocx(p, 0));
+    assert_int_equal(xallocx(p, 100, hide_size(sizes[i]), 0), sallocx(p, 0));
+  }
+  assert_null(mallocx(1, LG_ALIGN(63)));
+  assert_true(filled(p, 100, 1));
+  dallocx(p, 0);
+}
+
+// From each size to each other: contents, alignment, zeros behind them.
+static void reallocation(void **state) {
+  (void)state;
+  for (size_t a = 0; a < COUNT(some_sizes); a++) {
+    for (size_t b = 0; b < COUNT(some_sizes); b++) {
+      for (unsigned lg = 0; lg <= 16; lg += 4) {
+        size_t from = some_sizes[a], to = some_sizes[b];
+        unsigned char *p = mallocx(from, ZERO);
+        size_t real = sallocx(p, 0);
+        fill(p, from, a);
+        make_dirty(to);
+        p = rallocx(p, to, LG_ALIGN(lg) | ZERO);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % ((size_t)1 << lg), 0);
+        size_t now = sallocx(p, 0);
+        assert_true(now >= to);
+        assert_true(filled(p, from < to ? from / 8 * 8 : to / 8 * 8, a));
+        if (now > real) assert_true(all_zero(p + real, now - real));
+        dallocx(p, 0);
+      }
+    }
+  }
+  void *p = rallocx(NULL, 100, 0);
+  assert_true(sallocx(p, 0) >= 100);
+  free(realloc(p, 5000)); // and malloc's functions take it
+}
+
+static void resizing_in_place(void **state) {
+  (void)state;
+  for (size_t a = 0; a < COUNT(some_sizes); a++) {
+    for (size_t b = 0; b < COUNT(some_sizes); b++) {
+      size_t from = some_sizes[a], to = some_sizes[b];
+      unsigned char *p = mallocx(from, ZERO);
+      size_t real = sallocx(p, 0);
+      fill(p, from, a);
+      size_t now = xallocx(p, to, to / 4, ZERO);
+      assert_int_equal(now, sallocx(p, 0));
+      assert_true(filled(p, from < now ? from / 8 * 8 : now / 8 * 8, a));
+      if (now > real) assert_true(all_zero(p + real, now - real));
+      memset(p, 1, now);
+      dallocx(p, 0);
+    }
+  }
+  // A run of whole slabs has room behind a block that does not fill it.
+  void *p = mallocx(70001, 0);
+  size_t grown = xallocx(p, 100000, 0, 0);
+  if (!getenv("HAKMEM_GUARD")) assert_true(grown >= 100000);
+  assert_true(xallocx(p, 66000, 0, 0) <= grown);
+  sdallocx(p, 66000, 0);
+}
+
+int main(void) {
+  if (!mallocx) {
+    fprintf(stderr, "needs the library\n");
+    return 1;
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_size_and_alignment),
+      cmocka_unit_test(sizes_that_nothing_can_have),
+      cmocka_unit_test(reallocation),
+      cmocka_unit_test(resizing_in_place),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
