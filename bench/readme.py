@@ -40,21 +40,42 @@ def head(what: str, allocators: list[str]) -> list[str]:
     return [f"| {what} | " + " | ".join(allocators) + " |", "|---|" + "---|" * len(allocators)]
 
 
-def markdown(result: dict, allocators: list[str]) -> str:
-    suites = results.suites(result)
-    lines: list[str] = []
-    if len(suites) > 1:
-        lines += head("geometric mean of time (memory), 1.00 = best of every row", allocators)
-        lines += [means_row(result, suite, suite, allocators) for suite in suites]
-        lines += [means_row(result, "*all*", None, allocators), ""]
-    shown = "core" if "core" in suites else suites[0]
-    time, rss = (results.ratios(result, key, shown) for key in ("time_ratio", "rss_ratio"))
-    lines += head(f"{shown}: time (memory), 1.00 = best of the row", allocators)
+def rows(result: dict, suite: str, allocators: list[str]) -> list[str]:
+    time, rss = (results.ratios(result, key, suite) for key in ("time_ratio", "rss_ratio"))
+    lines = head(f"{suite}: time (memory), 1.00 = best of the row", allocators)
     for benchmark, row in time.items():
         cells = [cell(row.get(name), rss.get(benchmark, {}).get(name), "failed") for name in allocators]
         lines.append(f"| {benchmark} | " + " | ".join(cells) + " |")
-    if len(suites) == 1:
-        lines.append(means_row(result, "*geometric mean*", shown, allocators))
+    return lines
+
+
+def furthest_behind(result: dict, key: str, allocators: list[str]) -> str:
+    """HAKMEM's worst rows."""
+    behind = []
+    for benchmark, row in results.ratios(result, key, None).items():
+        others = [row[a] for a in allocators if a != "hakmem" and row.get(a)]
+        if row.get("hakmem") and others:
+            behind.append((row["hakmem"] / min(others), benchmark))
+    return ", ".join(f"`{benchmark}` {ratio:.1f}" for ratio, benchmark in sorted(behind, reverse=True)[:5])
+
+
+def markdown(result: dict, allocators: list[str]) -> str:
+    """The means of the suites, and folded away the rows of one; of a single suite its rows."""
+    suites = results.suites(result)
+    shown = "core" if "core" in suites else suites[0]
+    of_rows = rows(result, shown, allocators)
+    if len(suites) > 1:
+        lines = head("geometric mean of time (memory), 1.00 = best of every row", allocators)
+        lines += [means_row(result, suite, suite, allocators) for suite in suites]
+        lines += [means_row(result, "*all*", None, allocators)]
+        lines += ["", "Furthest behind the best of them in time: "
+                  f"{furthest_behind(result, 'time_ratio', allocators)}; in memory: "
+                  f"{furthest_behind(result, 'rss_ratio', allocators)}."]
+        folded = ["", f"<details><summary>The {len(of_rows) - 2} rows of {shown}</summary>", "", *of_rows, "",
+                  "</details>"]
+    else:
+        lines = of_rows + [means_row(result, "*geometric mean*", shown, allocators)]
+        folded = []
     machine = result["machine"]
     versions = ", ".join(f"{a['name']} {a['version']}" for a in result["allocators"]
                          if a.get("version") and a["name"] in allocators)
@@ -64,7 +85,7 @@ def markdown(result: dict, allocators: list[str]) -> str:
               f"{', less the cost of the benchmark itself where it can be told' if result['net'] else ''}. "
               f"{results.disturbed(result)} by others on the machine. "
               f"{missing}{versions}.</sub>"]
-    return "\n".join(lines)
+    return "\n".join(lines + folded)
 
 
 def block(result: dict, source: Path, allocators: list[str]) -> str:
