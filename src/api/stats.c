@@ -256,12 +256,36 @@ static int open_file(const char *pattern) {
   return fd;
 }
 
+static bool wanted(void) {
+  return hak_option(STATS) != HAK_STATS_OFF || hak_option(WARM_POOL_STATS) ||
+         hak_option(POOL_MID_INUSE_DEFERRED_STATS);
+}
+
+// Programs close stderr before they end, those that want to know of errors on it among them.
+static int kept = -1; // another descriptor for it
+static hak_os_file_t kept_file;
+
+__attribute__((constructor(101))) static void keep_stderr(void) {
+  hak_process_init();
+  if (wanted() && !hak_option_text(STATS_FILE) && hak_os_file(2, &kept_file))
+    kept = hak_os_duplicate(2);
+}
+
+static int stderr_or_kept(void) {
+  hak_os_file_t file;
+  if (hak_os_file(2, &file)) return 2;
+  // The program may have closed that too, and its number be another file's.
+  bool ours = kept >= 0 && hak_os_file(kept, &file) && file.device == kept_file.device &&
+              file.inode == kept_file.inode;
+  return ours ? kept : -1;
+}
+
 void hak_stats_at_exit(void) {
   bool stats = hak_option(STATS) != HAK_STATS_OFF;
   bool warm = hak_option(WARM_POOL_STATS), deferred = hak_option(POOL_MID_INUSE_DEFERRED_STATS);
-  if (!stats && !warm && !deferred) return;
+  if (!wanted()) return;
   const char *file = hak_option_text(STATS_FILE);
-  int fd = file ? open_file(file) : 2;
+  int fd = file ? open_file(file) : stderr_or_kept();
   if (fd < 0) return;
   if (stats) hak_stats_print(fd, hak_option(STATS) == HAK_STATS_JSON);
   if (warm || deferred) {

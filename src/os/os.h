@@ -77,6 +77,13 @@ int hak_os_open_write(const char *path); // create and truncate; -1 on error
 int hak_os_open_read(const char *path);
 long hak_os_read(int fd, char *buffer, size_t size);
 void hak_os_close(int fd);
+// What fd is open for: false if for nothing. Another descriptor for it, kept across fork but
+// not exec and out of the way of the program's; -1: none.
+typedef struct {
+  uint64_t device, inode;
+} hak_os_file_t;
+bool hak_os_file(int fd, hak_os_file_t *file);
+int hak_os_duplicate(int fd);
 // The beginning of a file as a string; false, and "", if it cannot be read.
 bool hak_os_read_text(const char *path, char *text, size_t size);
 int hak_os_pid(void);

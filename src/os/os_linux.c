@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -306,6 +307,20 @@ long hak_os_read(int fd, char *buffer, size_t size) {
 void hak_os_close(int fd) {
   KEEP_ERRNO;
   close(fd);
+}
+
+bool hak_os_file(int fd, hak_os_file_t *file) {
+  KEEP_ERRNO;
+  struct stat stat;
+  if (fstat(fd, &stat) != 0) return false;
+  *file = (hak_os_file_t){stat.st_dev, stat.st_ino};
+  return true;
+}
+
+int hak_os_duplicate(int fd) {
+  KEEP_ERRNO;
+  enum { OUT_OF_THE_WAY = 200 };
+  return fcntl(fd, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
 }
 
 bool hak_os_read_text(const char *path, char *text, size_t size) {

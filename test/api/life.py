@@ -241,7 +241,7 @@ def hello_rss(c):
     runs = {True: [], False: []}
     for _ in range(20):
         for preload, seen in runs.items():
-            seen.append(_own_kib(c, c.run(c.program("hello"), "x", preload=preload)[0]))
+            seen.append(_own_kib(c, c.run(c.program("hello"), "smaps", preload=preload)[0]))
     ours, theirs = statistics.mean(runs[True]), statistics.mean(runs[False])
     print(f"resident: {ours:.0f} KiB, system allocator {theirs:.0f} KiB")
     check(theirs > 0 and ours <= theirs + 224, "more than 224 KiB above:", round(ours - theirs))
@@ -323,6 +323,16 @@ def stats_as_json(c):
     guarded = json.loads(_hello(c, HAKMEM_STATS="json", HAKMEM_GUARD="1"))
     _consistent(guarded)
     check(guarded["guard_allocs"] > 0, "no block beside guard pages:", guarded)
+
+
+def stats_of_a_program_that_closes_stderr(c):
+    env = {"HAKMEM_STATS": "json"}
+    _consistent(json.loads(c.run(c.program("hello"), "close", env=env)[1]))
+    check(c.run(c.program("hello"), "close")[1] == "", "something on stderr without being asked")
+    # Its own file, under the number that was kept.
+    own = os.path.join(c.folder, "own")
+    check(c.run(c.program("hello"), "close-all", own, env=env)[1] == "", "stderr was closed altogether")
+    check(os.path.getsize(own) == 0, "statistics in the program's file")
 
 
 def stats_go_to_a_file(c):

@@ -1,5 +1,6 @@
-// hello.c: the smallest ordinary program. With an argument it also writes what the kernel says of
-// its mappings (/proc/self/smaps) when it is done.
+// hello.c: the smallest ordinary program. "smaps": it also writes what the kernel says of
+// its mappings when it is done. "close": it closes stderr before it ends, as coreutils do.
+// "close-all": everything, and opens a file of its own (argv[2]) under all those numbers.
 
 #include "../testing.h"
 
@@ -11,13 +12,26 @@ static void write_smaps(void) {
   close(fd);
 }
 
+static void close_all(const char *path) {
+  close(2);
+  for (int fd = 3; fd < 1000; fd++) {
+    if (close(fd) != 0) continue;
+    int file = open(path, O_WRONLY | O_CREAT, 0666);
+    CHECK(file >= 0 && (file == fd || dup2(file, fd) == fd));
+    if (file != fd) close(file);
+  }
+  close(2);
+}
+
 int main(int argc, char **argv) {
-  (void)argv;
+  const char *how = argc > 1 ? argv[1] : "";
   printf("hello, world\n");
   fflush(stdout);
   char *p = strdup("a block of its own");
   CHECK(p && strlen(p) == 18);
   free(p);
-  if (argc > 1) write_smaps();
+  if (strcmp(how, "smaps") == 0) write_smaps();
+  if (strcmp(how, "close") == 0) close(2);
+  if (strcmp(how, "close-all") == 0) close_all(argv[2]);
   return 0;
 }
