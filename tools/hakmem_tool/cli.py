@@ -134,7 +134,11 @@ def open_what_is_closed():
 
 def main(argv=None):
     open_what_is_closed()
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    if not (argv or sys.argv[1:]):
+        parser.print_help(sys.stderr)
+        return 2
+    args = parser.parse_args(argv)
     try:
         status = args.function(args)
         sys.stdout.flush()

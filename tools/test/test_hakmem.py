@@ -102,6 +102,11 @@ class Which(unittest.TestCase):
 
 
 class Output(unittest.TestCase):
+    def test_no_command_shows_them_all(self):
+        done = hakmem()
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("hakmem which PID", done.stderr)
+
     def test_a_full_disk_is_one_line(self):
         for program, name, *arguments in ((HAKMEM, "hakmem", "which", str(os.getpid())), (COMPARE, "compare", "--list")):
             with open("/dev/full", "w") as full:
