@@ -12,6 +12,7 @@ import argparse
 import inspect
 import json
 import os
+import platform
 import re
 import shutil
 import statistics
@@ -175,6 +176,14 @@ def tls_is_small(c):
     sizes = [int(line.split()[5], 16) for line in out.splitlines() if line.split()[:1] == ["TLS"]]
     check("LOAD" in out and sum(sizes) <= 64, "TLS segment sizes", sizes)
     print("TLS bytes:", sum(sizes))
+
+
+def shadow_stacks_stay(c):
+    """The C library takes them from a process that loads a library without this mark."""
+    out = subprocess.run(["readelf", "-nW", c.library], text=True, stdout=subprocess.PIPE, check=True).stdout
+    if platform.machine() != "x86_64":
+        raise Skip("x86-64 alone has that mark")
+    check(re.search(r"x86 feature:.*\bSHSTK\b", out), out)
 
 
 def _under_limit(c, kib, mib, largest=None):
