@@ -66,19 +66,40 @@ HAK_COLD static bool map_memory(void) {
   return mapped;
 }
 
+// All are freed and none can come: the pages go back. By the first thread alone, which is the one
+// that looks at the exit too; a block that a handler of a signal has interrupted it in counts.
+static void give_back(void) {
+  hak_first_audit(); // what is there now, is not at the exit
+  hak_store_relaxed(&given_back, true);
+  void *memory = (void *)hak_load_relaxed(&hak_first_base);
+  hak_os_discard(memory, hak_align_up(HAK_FIRST_MEMORY, hak_os_page_size));
+}
+
+// One less is live or under way. If it was the last, a handler may have got another one until they
+// were closed: hence the look after that.
+static void count_off(void) {
+  if (hak_fetch_sub_seq_cst(&hak_first_counts.live, 1) == 1 &&
+      !hak_load_seq_cst(&hak_first_is_open) && is_first_thread() &&
+      hak_load_relaxed(&hak_first_base) != HAK_FIRST_NOWHERE &&
+      hak_load_seq_cst(&hak_first_counts.live) == 0)
+    give_back();
+}
+
 static void *not_first(bool close) {
-  hak_fetch_sub_relaxed(&hak_first_counts.live, 1);
-  if (close) hak_store_relaxed(&hak_first_is_open, false);
+  if (close) hak_store_seq_cst(&hak_first_is_open, false);
+  count_off();
   return NULL;
 }
 
 // A signal's handler may come between any two steps and do the same, or free.
 void *hak_first_alloc(size_t size) {
   hak_process_init();
-  hak_fetch_add_seq_cst(&hak_first_counts.live, 1); // before anything: see give_back
   const void *nobody = NULL;
-  if (!hak_cas_relaxed(&first_thread, &nobody, (const void *)&hak_tls_heap) && !is_first_thread())
-    return not_first(true);
+  if (!hak_cas_relaxed(&first_thread, &nobody, (const void *)&hak_tls_heap) && !is_first_thread()) {
+    hak_store_seq_cst(&hak_first_is_open, false);
+    return NULL;
+  }
+  hak_fetch_add_seq_cst(&hak_first_counts.live, 1); // before it has a place: see give_back
   // What is to be prepared for a thread, and what samples its slow paths, is for one with a heap.
   if (hak_option(PREWARM) != 0 || hak_option(GUARD) != 0) return not_first(true);
   uint32_t i = hak_fetch_add_relaxed(&begun, 1u);
@@ -151,8 +172,7 @@ bool hak_first_find(const void *p, const char *function, size_t *size) {
   return block != NULL;
 }
 
-void hak_first_audit(void) {
-  if (!is_first_thread() || hak_load_relaxed(&given_back)) return;
+static void look_at_all(void) {
   for (first_t *block = blocks; block < blocks + BLOCKS_MAX; block++) {
     // Acquire: pairs with the releases of who made or freed it.
     uint32_t state = hak_load_acquire(&block->state);
@@ -165,13 +185,12 @@ void hak_first_audit(void) {
   }
 }
 
-// All are freed and none can come: the pages go back. By the first thread alone, which is the one
-// that looks at the exit too; a block that a handler of a signal has interrupted it in counts.
-static void give_back(void) {
-  hak_first_audit(); // what is there now, is not at the exit
-  hak_store_relaxed(&given_back, true);
-  void *memory = (void *)hak_load_relaxed(&hak_first_base);
-  hak_os_discard(memory, hak_align_up(HAK_FIRST_MEMORY, hak_os_page_size));
+void hak_first_audit(void) {
+  if (!is_first_thread()) return;
+  // Counts meanwhile, or a handler that frees the last one would give the pages back.
+  hak_fetch_add_seq_cst(&hak_first_counts.live, 1);
+  if (!hak_load_relaxed(&given_back)) look_at_all();
+  hak_fetch_sub_seq_cst(&hak_first_counts.live, 1);
 }
 
 void hak_first_free(void *p, const char *function) {
@@ -188,6 +207,5 @@ void hak_first_free(void *p, const char *function) {
     return;
   }
   hak_fetch_sub_relaxed(&hak_first_counts.bytes, size);
-  bool last = hak_fetch_sub_seq_cst(&hak_first_counts.live, 1) == 1;
-  if (last && !hak_load_seq_cst(&hak_first_is_open) && is_first_thread()) give_back();
+  count_off();
 }

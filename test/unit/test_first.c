@@ -3,7 +3,9 @@
 #define UNIT_FIRST_BLOCKS
 #include "thread/first.h"
 
+#include <signal.h>
 #include <sys/time.h>
+#include <ucontext.h>
 
 #include "core/options.h"
 #include "hakmem/hakmem.h"
@@ -227,6 +229,101 @@ static void in_handlers(void) {
 }
 ISOLATED(in_handlers)
 
+// All that was handed out is freed, and no more is: the pages go back, whether a free or the
+// request that is one too many is the last.
+static void check_all_given_back(void) {
+  CHECK_EQUAL(hak_load_relaxed(&hak_first_counts.live), 0);
+  CHECK_EQUAL(hak_load_relaxed(&hak_first_counts.bytes), 0);
+  const char *memory = (const char *)hak_load_relaxed(&hak_first_base);
+  for (size_t i = 0; i < HAK_FIRST_MEMORY; i++) CHECK(memory[i] == 0);
+  hak_first_audit();
+}
+static void gone_before_the_last_request(void) {
+  for (unsigned i = 0; i < MOST; i++) {
+    char *p = hak_malloc(i % 100);
+    CHECK(hak_first_owns(p));
+    hak_free(p);
+  }
+  CHECK(hak_first_open() && !hak_first_owns(hak_malloc(16)) && !hak_first_open());
+  check_all_given_back();
+}
+ISOLATED(gone_before_the_last_request)
+
+// Handlers that come between any two instructions and use up what first blocks there are: what
+// they have got, and what is got where they came, stays whole, and nothing is reported.
+#if defined(__x86_64__) && !SANITIZED
+#define SINGLE_STEPS 1
+#define AUDIT_STEPS 100 // what follows is the same again and again
+enum { IN_MALLOC, IN_FREE, IN_AUDIT, INTERRUPTED };
+static unsigned steps, handled_step;
+static bool frees_its_own;
+static char *of_handler, *of_before;
+
+static char *with_all(char *p, int with) { return memset(p, with, 24); }
+static void check_all(const char *p, int with) {
+  for (size_t i = 0; i < 24; i++) CHECK(p[i] == with);
+}
+static void on_step(int number, siginfo_t *unused, void *context) {
+  (void)number, (void)unused;
+  if (++steps != handled_step) return;
+  ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~0x100; // no more of them
+  if (hak_first_open()) of_handler = with_all(hak_first_alloc(24), 3);
+  hak_free(of_before);
+  of_before = NULL;
+  while (hak_first_open()) hak_free(hak_first_alloc(8));
+  if (frees_its_own) hak_free(of_handler), of_handler = NULL;
+}
+
+#define STEP(operation) \
+  __asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; " operation ", (%%rsp); popfq; lea 128(%%rsp), %%rsp" \
+                   : : : "memory", "cc")
+static void interrupted_once(unsigned what, bool has_another) {
+  char *p = with_all(hak_malloc(24), 1), *q = NULL;
+  if (has_another) of_before = with_all(hak_malloc(24), 2);
+  if (what == IN_AUDIT) hak_free(p);
+  STEP("orq $0x100");
+  if (what == IN_FREE) hak_free(p);
+  else if (what == IN_MALLOC) q = hak_first_alloc(24);
+  else hak_first_audit();
+  STEP("andq $~0x100");
+  if (what == IN_MALLOC) {
+    check_all(p, 1);
+    hak_free(p);
+  }
+  if (q) {
+    hak_free(of_before);
+    of_before = NULL;
+    hak_free(with_all(q, 4));
+  }
+  if (of_handler) check_all(of_handler, 3);
+  hak_free(of_handler);
+  if (of_before) check_all(of_before, 2);
+  hak_free(of_before);
+  if (!hak_first_open() && what != IN_AUDIT) check_all_given_back();
+}
+
+static void in_handlers_at_any_step(void) {
+  struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
+  CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
+  for (unsigned kind = 0; kind < 4 * INTERRUPTED; kind++) {
+    bool is_over = false;
+    for (handled_step = 1; !is_over; handled_step++) {
+      pid_t pid = fork();
+      if (pid == 0) {
+        frees_its_own = kind & 1;
+        interrupted_once(kind / 4, kind & 2);
+        _exit(steps < handled_step ? 2 : 0);
+      }
+      int status;
+      CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) != 1);
+      is_over = WEXITSTATUS(status) == 2 || (kind / 4 == IN_AUDIT && handled_step == AUDIT_STEPS);
+    }
+    CHECK(handled_step > 20);
+  }
+}
+ISOLATED(in_handlers_at_any_step)
+#endif
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       ISOLATED_TEST(blocks_of_all_sizes), ISOLATED_TEST(so_many_requests), ISOLATED_TEST(fewer_if_wished),
@@ -234,6 +331,10 @@ int main(void) {
       ISOLATED_TEST(none_if_wished), ISOLATED_TEST(none_beside_guards), ISOLATED_TEST(largest),
       ISOLATED_TEST(resized), ISOLATED_TEST(until_another_allocates), ISOLATED_TEST(others_share_nurseries),
       ISOLATED_TEST(freed_by_two_threads), ISOLATED_TEST(in_a_child), ISOLATED_TEST(in_handlers),
+      ISOLATED_TEST(gone_before_the_last_request),
+#ifdef SINGLE_STEPS
+      ISOLATED_TEST(in_handlers_at_any_step),
+#endif
   };
   return RUN(tests);
 }
