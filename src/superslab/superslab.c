@@ -362,9 +362,13 @@ uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
 void hak_superslab_after_fork(void) {
   hak_store_relaxed(&fitting, false);
   uint32_t count = hak_superslab_count();
-  for (uint32_t number = 1; number < count; number++)
+  for (uint32_t number = 1; number < count; number++) {
     for (unsigned queue = 0; queue < HAK_QUEUES; queue++)
       hak_store_relaxed(&hak_registry.superslabs[number].waits[queue], 0u);
+    // Its place was not taken back, and the index was copied after that. It is lost.
+    if (hak_load_relaxed(&hak_registry.superslabs[number].forgotten) == HAK_FORGOTTEN_PLACE)
+      hak_pool_leave_cold(number);
+  }
   for (unsigned queue = 0; queue < HAK_QUEUES; queue++) {
     for (unsigned i = 0; i < queue_length[queue]; i++) {
       uint32_t number = hak_load_relaxed(&queues[queue].number[i]);

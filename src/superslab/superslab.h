@@ -80,7 +80,8 @@ void hak_superslab_decommit(uint32_t number);
 // Puts a number at the end of a queue unless it is in it. The number that falls out, as so many
 // have followed it; 0: none. All relaxed: at worst one is in a queue twice, or is lost to it.
 uint32_t hak_superslab_wait(unsigned queue, uint32_t number);
-// After fork, for which the queues and who is in them may have been copied at different times.
+// After fork, for which the queues and who is in them may have been copied at different times, and
+// so may whether a number has a place and whether it is cold.
 void hak_superslab_after_fork(void);
 
 // The address space that the process may have has changed (RLIMIT_AS), or may have. What is

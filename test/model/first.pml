@@ -1,6 +1,6 @@
-// first.pml: protocol S2. The first blocks of a process: the first thread hands them out, each place
-// once, until there are no more or another thread asks; any thread frees them; the pages go back
-// after the last.
+// first.pml: protocol S2. The first blocks of a process: the first thread hands them out, each
+// place once, until there are no more or another thread asks; any thread frees them; the pages go
+// back after the last.
 //
 // Two threads that allocate and free any block that is live, of which the first to come is the
 // first thread, and a handler that interrupts one of them between any two steps and does the
@@ -53,7 +53,7 @@ bit out[BLOCKS];                                       // by place: is or was ha
 bit due[BLOCKS];                                       // by place: made, and not yet freed
 byte frees[BLOCKS], reports[BLOCKS];                   // of a block that was handed out
 bit handed[BLOCKS];
-byte last_by;                                          // who was last to free or to close, so that nothing was due
+byte last_by; // who freed the last, or closed after that
 bit handling;                                          // thread 1 is interrupted
 
 inline discard() {

@@ -371,6 +371,32 @@ static void fits_a_limit(void) {
 }
 ISOLATED(fits_a_limit)
 
+// A place that is not taken back is one as before; and a child, into which fork may have copied that it
+// went back, and then that it is cold, does without.
+static void places_that_stay(void) {
+  hak_process_init();
+  if (hak_registry.base == 0 || hak_os_page_size != 4096) return;
+  const unsigned kinds[] = {HAK_FAULT_UNMAP, HAK_FAULT_DISCARD};
+  uint32_t number = hak_superslab_acquire(false);
+  for (unsigned i = 0; i < COUNT(kinds); i++) {
+    hak_superslab_decommit(number);
+    hak_os_fault(kinds[i], 0, false);
+    hak_superslab_fit((size_t)64 << 20);
+    hak_os_fault(0, 0, false);
+    CHECK_EQUAL(hak_superslab_acquire(false), number);
+    check_found(number);
+  }
+  hak_superslab_decommit(number);
+  hak_registry.superslabs[number].forgotten = HAK_FORGOTTEN_PLACE;
+  hak_superslab_after_fork();
+  for (unsigned i = 0; i < 8; i++) {
+    uint32_t other = hak_superslab_acquire(false);
+    CHECK(other != number);
+    check_found(other);
+  }
+}
+ISOLATED(places_that_stay)
+
 // The address space does not go away under those who take new SuperSlabs meanwhile: what they
 // have is written to.
 static void fits_beside_threads(void) {
@@ -397,6 +423,7 @@ int main(void) {
     cmocka_unit_test(hundred_thousand_superslabs),
     ISOLATED_TEST(numbers_are_given_once),
     ISOLATED_TEST(fits_a_limit),
+    ISOLATED_TEST(places_that_stay),
     ISOLATED_TEST(fits_beside_threads),
     ISOLATED_TEST(fits_beside_threads),
     ISOLATED_TEST(fits_beside_threads),
