@@ -7,9 +7,9 @@
 # from). Nothing missing: says nothing, exits 0. Missing, and we are root:
 # installs it with apt-get. Missing, and we are not: prints the one command that
 # does, exits 1 (0 if only optional things are missing: their tests are skipped
-# by name). Optional packages the distribution does not have are named. Where the
-# distribution's CMake is too old, one is fetched into build/tools, where the
-# Makefile finds it.
+# by name). Packages the distribution does not have are named: optional ones are
+# left out, others end it. Where the distribution's CMake is too old, one is fetched
+# into build/tools, where the Makefile finds it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/build/tools/bin:$PATH
@@ -117,7 +117,7 @@ cmake_is_new_enough() { is_new_enough "$(cmake --version 2>/dev/null)"; }
 # Whether the distribution has one, too old.
 old_cmake_offered() {
   local policy
-  policy=$(apt-cache policy cmake 2>/dev/null) || return 1
+  policy=$(LC_ALL=C apt-cache policy cmake 2>/dev/null) || return 1
   [[ $policy =~ Candidate:\ ([0-9]+\.[0-9]+) ]] && ! is_new_enough "${BASH_REMATCH[1]}"
 }
 
@@ -129,10 +129,13 @@ fetch_cmake() {
     build/tools/venv/bin/python -m pip install --quiet --disable-pip-version-check 'cmake>=3.25,<4' &&
     mkdir build/tools/bin &&
     (cd build/tools/bin && ln -s ../venv/lib/python3*/site-packages/cmake/data/bin/{cmake,ctest} .) &&
-    hash -r && cmake_is_new_enough && return
-  rm -rf build/tools
-  say "it could not be fetched: please install CMake 3.25 or later"
-  exit 1
+    hash -r && cmake_is_new_enough || {
+    rm -rf build/tools
+    say "no CMake could be fetched (no network?); please install CMake 3.25 or later"
+    exit 1
+  }
+  # Under sudo, or in a container, the tree may be another user's.
+  if ((EUID == 0)); then chown -Rh --reference=tools build 2>/dev/null || :; fi
 }
 # The last thing: what was missing is there.
 finish() {
@@ -154,9 +157,12 @@ offered() {
 
 has_candidate() {
   local policy
-  policy=$(apt-cache policy "$1" 2>/dev/null) || return 1
+  policy=$(LC_ALL=C apt-cache policy "$1" 2>/dev/null) || return 1
   [[ $policy =~ Candidate:\ [^\(] ]]
 }
+
+# What is installed has a candidate without them, too.
+have_lists() { [[ $(LC_ALL=C apt-cache policy 2>/dev/null) == *" Packages"* ]]; }
 
 # Sets required and optional to the packages that are missing, fetch if a CMake is to be fetched.
 look() {
@@ -180,15 +186,19 @@ look() {
   fi
 }
 
-# Drops from optional what the distribution does not offer, and says so.
+# Moves what the distribution does not offer from optional to absent; ends if something required is not.
 drop_unavailable() {
   local package kept=()
+  absent=()
+  for package in ${required[@]+"${required[@]}"}; do
+    has_candidate "$package" || absent+=("$package")
+  done
+  if ((${#absent[@]})); then
+    say "make $target needs ${absent[*]}, and this distribution has no such package"
+    exit 1
+  fi
   for package in ${optional[@]+"${optional[@]}"}; do
-    if has_candidate "$package"; then
-      kept+=("$package")
-    else
-      say "skipped: $package is optional and this distribution has no such package"
-    fi
+    if has_candidate "$package"; then kept+=("$package"); else absent+=("$package"); fi
   done
   optional=(${kept[@]+"${kept[@]}"})
 }
@@ -200,6 +210,7 @@ as_root() {
   say "apt-get update"
   "${apt[@]}" -qq update </dev/null >&2 || say "apt-get update failed; trying with the lists there are"
   look # again: of alternatives it takes one that the lists have
+  have_lists || return 0
   drop_unavailable
   local packages=(${required[@]+"${required[@]}"} ${optional[@]+"${optional[@]}"})
   ((${#packages[@]})) || return 0
@@ -216,7 +227,7 @@ as_root() {
     # One bad package must not keep the others away.
     local package
     for package in "${packages[@]}"; do
-      "${apt[@]}" -qq --no-install-recommends install "$package" </dev/null >&2 ||
+      "${apt[@]}" -qq -o Acquire::Retries=0 --no-install-recommends install "$package" </dev/null >&2 ||
         say "could not install $package"
     done
   fi
@@ -242,15 +253,20 @@ if ! command -v apt-get >/dev/null; then
   exit 1
 fi
 
-if ((EUID != 0)); then
-  if has_candidate libc6; then
-    drop_unavailable
-    command="sudo apt-get install -y ${required[*]-} ${optional[*]-}"
-  else # no package lists yet
-    command="sudo sh -c 'apt-get update && apt-get install -y ${required[*]-} ${optional[*]-}'"
-  fi
+lists=
+if have_lists; then lists=1; fi
+# Where only optional packages are missing and it has none of them, newer lists are of no use.
+if [[ $lists ]] && ((EUID != 0 || ${#required[@]} == 0)); then
+  drop_unavailable
+  if ((${#absent[@]})); then say "this distribution has no ${absent[*]} (what needs them is skipped)"; fi
   if ((${#required[@]} + ${#optional[@]} == 0)); then finish; fi
-  read -r command < <(tr -s ' ' <<<"$command") # no doubled or trailing blanks
+fi
+
+if ((EUID != 0)); then
+  packages=(${required[@]+"${required[@]}"} ${optional[@]+"${optional[@]}"})
+  command="sudo apt-get install -y ${packages[*]}"
+  # Which of them there are only lists would say.
+  if [[ ! $lists ]]; then command="sudo $(printf %q "$PWD/tools/setup.sh") $target"; fi
   if ((${#required[@]})); then
     say "make $target needs packages that are missing. Please run:"
     echo "$command"
@@ -264,7 +280,7 @@ fi
 as_root
 look
 if ((${#required[@]})); then
-  say "still missing after the installation: ${required[*]}"
+  say "make $target needs ${required[*]}, which could not be installed (no network?)"
   exit 1
 fi
 if ((${#optional[@]})); then
