@@ -14,9 +14,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/build/tools/bin:$PATH
 
-# Who needs it | required? | Debian package | how to see that it is there:
-# a command, a file pattern (starts with /) or a Python module (py:NAME). One|other:
-# packages of which the distribution has one.
+# Who needs it | required (req), optional (opt), or required where CI is set (ci) |
+# Debian package | how to see that it is there: a command, a file pattern (starts with /)
+# or a Python module (py:NAME). One|other: packages of which the distribution has one.
 # prog: programs that both the tests and the benchmarks run; other: the checks of test/outside.
 needs='
 build req gcc                gcc
@@ -46,8 +46,8 @@ prog  opt sqlite3            sqlite3
 prog  opt perl               perl
 prog  opt nodejs             node
 prog  opt default-jdk-headless javac
-test  req clang-19           clang-19
-test  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.asan*.a
+test  ci  clang-19           clang-19
+test  ci  libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.asan*.a
 test  req libgtest-dev       /usr/include/gtest/gtest.h
 test  req valgrind           valgrind
 test  req binutils           objdump
@@ -61,7 +61,7 @@ test  opt gdb                gdb
 test  opt xz-utils           xz
 test  opt zstd               zstd
 test  opt clang-format-19    clang-format-19
-test  opt libpython3-testsuite|libpython3.11-testsuite|libpython3.12-testsuite|libpython3.13-testsuite py:test.test_json
+test  opt libpython3-testsuite|libpython3.10-testsuite|libpython3.11-testsuite|libpython3.12-testsuite|libpython3.13-testsuite py:test.test_json
 fuzz  req clang-19           clang-19
 fuzz  req libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.fuzzer-*.a
 fuzz  opt afl++              afl-clang-fast
@@ -71,7 +71,7 @@ other opt libglib2.0-tests   /usr/share/installed-tests/glib/hash.test
 other opt python3-numpy      /usr/lib/python3/dist-packages/numpy/*core/tests/test_umath.py
 other opt python3-pytest     /usr/lib/python3/dist-packages/pytest/__init__.py
 other opt python3-hypothesis /usr/lib/python3/dist-packages/hypothesis/__init__.py
-other opt libpython3-testsuite|libpython3.11-testsuite|libpython3.12-testsuite|libpython3.13-testsuite py:test.test_json
+other opt libpython3-testsuite|libpython3.10-testsuite|libpython3.11-testsuite|libpython3.12-testsuite|libpython3.13-testsuite py:test.test_json
 other opt rustc              rustc
 other opt golang-go          go
 '
@@ -174,6 +174,7 @@ look() {
     if [[ $package == cmake ]] && old_cmake_offered; then continue; fi
     package=$(offered "$package")
     [[ " ${required[*]-} ${optional[*]-} " == *" $package "* ]] && continue
+    [[ $kind == ci && ${CI-} ]] && kind=req
     if [[ $kind == req ]]; then required+=("$package"); else optional+=("$package"); fi
   done <<<"$needs"
   if cmake_is_new_enough; then return; fi

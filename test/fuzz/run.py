@@ -346,6 +346,15 @@ def minimise() -> None:
     print(f"{len(list(SEEDS.iterdir()))} inputs, {sum(p.stat().st_size for p in SEEDS.iterdir()):,} bytes")
 
 
+def missing_packages() -> str:
+    """What of clang-19 and libclang-rt-19-dev (libFuzzer, the sanitizers) is not there."""
+    if shutil.which("clang-19") is None:
+        return "clang-19"
+    links = subprocess.run(["clang-19", "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", os.devnull], text=True,
+                           input="int LLVMFuzzerTestOneInput(void) { return 0; }", capture_output=True).returncode == 0
+    return "" if links else "libclang-rt-19-dev"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--time", type=float, default=300, help="seconds, all variants together")
@@ -355,8 +364,8 @@ def main() -> int:
     parser.add_argument("--minimise", action="store_true")
     parser.add_argument("--summary", action="store_true")
     args = parser.parse_args()
-    if shutil.which("clang-19") is None:
-        print("skipped: clang-19 is not installed")
+    if missing := missing_packages():
+        print(f"skipped: {missing} is not installed")
         return 77
     if args.summary:
         summary()

@@ -327,6 +327,17 @@ class Check(InFolder):
                 sys.stdout = stdout
         self.assertEqual((result.passed, result.failed), (0, []))
 
+    def test_a_stage_that_cannot_run_is_named(self):
+        script = ("import check, sys; check.STAGES['clang'] = check.Stage('clang', 'build/clang', tests=False, "
+                  "needs=('no-such-compiler',)); check.main()")
+        for stages, last in ((["clang"], "skipped: clang (no no-such-compiler on this machine)"),
+                             (["clang", "clang"], "0 passed, 0 failed")):
+            done = subprocess.run([sys.executable, "-B", "-c", script, *stages], cwd=TOOLS, text=True,
+                                  capture_output=True, stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stdout.splitlines()[-1], last)
+            self.assertIn("(no no-such-compiler on this machine)", done.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -91,6 +91,17 @@ class Setup(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (0, ""))
         self.assertEqual(result.stderr, "setup: this distribution has no valgrind (what needs them is skipped)\n")
 
+    def test_clang_19_is_required_in_ci_only(self):
+        for command in ("valgrind", "objdump"):
+            self.command(command, "exit 0")
+        self.offered("*19*) echo 'Candidate: (none)' ;; *) echo 'Candidate: 1' ;;")
+        result = self.run_setup("test")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, "this distribution has no clang-19 .*skipped")
+        result = self.run_setup("test", CI="true")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, "make test needs clang-19( libclang-rt-19-dev)?, and this distribution has no")
+
     @unittest.skipIf(os.geteuid(), "takes root")
     def test_root_without_network(self):
         (self.tree / "commands" / "ninja").unlink()
