@@ -22,6 +22,8 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+# The CMake that tools/setup.sh fetched, if it did.
+os.environ["PATH"] = os.pathsep.join((os.path.join(ROOT, "build", "tools", "bin"), os.environ.get("PATH", os.defpath)))
 JOBS = str(os.environ.get("JOBS") or len(os.sched_getaffinity(0)))
 
 

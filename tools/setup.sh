@@ -9,7 +9,7 @@
 # does, exits 1 (0 if only optional things are missing: their tests are skipped
 # by name). Packages the distribution does not have are named: optional ones are
 # left out, others end it. Where the distribution's CMake is too old, one is fetched
-# into build/tools, where the Makefile finds it.
+# into build/tools, where the Makefile and tools/check.py find it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/build/tools/bin:$PATH
