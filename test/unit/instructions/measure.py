@@ -20,6 +20,7 @@ import tempfile
 ROUNDS = 2000
 SIZES = (16, 256, 1024)
 BUDGET = {"usable_size": 27, "malloc": 17, "free": 20}  # the first that is in a function's name
+GCC_11 = {"usable_size": 28}  # what is more with it
 
 
 def counts(program, library, rounds, size):
@@ -79,22 +80,28 @@ def measure(program, library, code, size):
     return {kind: total[kind] / ROUNDS for kind in BUDGET}, faults
 
 
+def budget(library):
+    """For the compiler that the library names itself, in .comment."""
+    with open(library, "rb") as f:
+        return BUDGET | GCC_11 if re.search(rb"GCC: \([^)]*\) 11\.", f.read()) else BUDGET
+
+
 def main(program, library):
     for tool in ("valgrind", "objdump"):
         if not shutil.which(tool):
             print(f"skipped: {tool} is not installed")
             return 77
     library = os.path.realpath(library)
-    code = disassembly(library)
+    code, at_most = disassembly(library), budget(library)
     failed = False
     for size in SIZES:
         per_call, faults = measure(program, library, code, size)
         print(f"{size:5} bytes: " + ", ".join(
-            f"{per_call[kind]:g} instructions per {kind} (at most {most})" for kind, most in BUDGET.items()))
+            f"{per_call[kind]:g} instructions per {kind} (at most {most})" for kind, most in at_most.items()))
         for fault in faults:
             print(f"      {fault}")
         # A count of nothing would mean that the library was not measured at all.
-        failed |= bool(faults) or not all(3 < per_call[kind] <= most for kind, most in BUDGET.items())
+        failed |= bool(faults) or not all(3 < per_call[kind] <= most for kind, most in at_most.items())
     return int(failed)
 
 
