@@ -47,6 +47,8 @@ void hak_os_dump(void *p, size_t size, bool on);
 // False where it cannot be read, or the kernel does not say (before 5.14). An untouched page
 // that was looked at (one per call at most) counts as in use from then on.
 bool hak_os_filled(const void *p, size_t size);
+// The same, of so many pages.
+bool hak_os_filled_by(const void *p, size_t size, unsigned pages);
 
 // Grow or shrink a mapping where it is. Growing fails if the space behind is taken, or memory is
 // short; *movable is false where it failed for what would keep it from being moved, too.

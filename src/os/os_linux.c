@@ -184,7 +184,7 @@ static long faults(void) {
 // Knuth's MMIX; the upper half is the better one.
 static uint64_t next_random(uint64_t n) { return n * 6364136223846793005u + 1442695040888963407u; }
 
-bool hak_os_filled(const void *p, size_t size) {
+bool hak_os_filled_by(const void *p, size_t size, unsigned pages) {
   KEEP_ERRNO;
   const char *start = (const char *)hak_align_up((uintptr_t)p, hak_os_page_size);
   size_t before_start = (size_t)(start - (const char *)p);
@@ -192,7 +192,7 @@ bool hak_os_filled(const void *p, size_t size) {
   size -= before_start;
   uint64_t at = (uintptr_t)p ^ size; // pseudo-random, so at no stride that a program may have
   long before = faults();
-  for (unsigned i = 0; i < FILLED_SAMPLES; i++) {
+  for (unsigned i = 0; i < pages; i++) {
     at = next_random(at);
     size_t page = (size_t)(size / hak_os_page_size * (at >> 32) >> 32);
     if (!readable(start + page * hak_os_page_size, hak_os_page_size) || faults() != before)
@@ -204,6 +204,8 @@ bool hak_os_filled(const void *p, size_t size) {
   if (fresh) hak_kernel_munmap(fresh, hak_os_page_size);
   return counted;
 }
+
+bool hak_os_filled(const void *p, size_t size) { return hak_os_filled_by(p, size, FILLED_SAMPLES); }
 
 bool hak_os_resize(void *p, size_t old_size, size_t new_size, bool *movable) {
   KEEP_ERRNO;

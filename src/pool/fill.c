@@ -24,7 +24,7 @@ bool hak_fill_allowed(size_t more) {
 void hak_fill_learn(hak_fill_t *fill, void *p) {
   int64_t size = (int64_t)hak_load_relaxed(&fill->size), used = (int64_t)in_use();
   hak_store_relaxed(&fill->sample, NULL);
-  bool filled = hak_os_filled(p, (size_t)size);
+  bool filled = (fill->look ? fill->look : hak_os_filled)(p, (size_t)size);
   hak_store_relaxed(&fill->filled, filled);
   int64_t trusted = size * (fill->when_freed ? TRUST_WHEN_FREED : TRUST);
   if (trusted < used) trusted = used;

@@ -18,6 +18,7 @@ typedef struct {
   _Atomic bool filled;     // what the last look found
   bool doubts;             // whether a look that finds a sample not in use is the last for a while
   bool when_freed;         // whether samples are looked at only when they are freed
+  bool (*look)(const void *p, size_t size); // at the sample; NULL: hak_os_filled
 } hak_fill_t;
 
 // Whether so much is in use, with `more` bytes, that huge pages are worth it, and

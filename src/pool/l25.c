@@ -1,10 +1,38 @@
 #include "pool/l25.h"
 
+#include "os/os.h"
 #include "pool/fill.h"
+
+// Pages that are looked at of each block beside the sample.
+#define PAGES_OF_OTHERS 2
+
+// Whether all blocks in the sample's SuperSlab are in use as it is, and need three quarters of
+// their slabs at least: a program that asks for blocks of several kinds by turns may have the
+// same kind first in each SuperSlab, and with huge pages the rest of a block's last slab is resident.
+// If another SuperSlab has come to that place meanwhile, its blocks tell as much.
+static bool look(const void *p, size_t size) {
+  const hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab || !hak_os_filled(p, size)) return false;
+  const char *base = (const char *)hak_align_down((uintptr_t)p, HAK_SUPERSLAB_SIZE);
+  slab -= hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1);
+  size_t bytes = 0, slabs = 0;
+  bool inside = false; // of a block
+  for (unsigned i = 0; i < HAK_SLABS_PER_SUPERSLAB; i++, slab++) {
+    uint8_t kind = hak_load_relaxed(&slab->kind);
+    inside = kind == HAK_KIND_L25 || (inside && kind == HAK_KIND_INTERIOR);
+    slabs += inside;
+    if (kind != HAK_KIND_L25) continue;
+    size_t at = (size_t)i << HAK_SLAB_SHIFT, used = hak_load_relaxed(&slab->bytes);
+    if (used > HAK_SUPERSLAB_SIZE - at) return false;
+    if (!hak_os_filled_by(base + at, used, PAGES_OF_OTHERS)) return false;
+    bytes += used;
+  }
+  return bytes >= (slabs << HAK_SLAB_SHIFT) / 4 * 3;
+}
 
 // Of blocks in SuperSlabs that were mapped for them. A look for each SuperSlab shows in the time of
 // blocks that are hardly used.
-static hak_fill_t fill = {.doubts = true};
+static hak_fill_t fill = {.doubts = true, .look = look};
 
 static bool map(size_t size, hak_claim_t *claim) {
   // Never in the secure library: sealing writes to blocks that the program may leave alone.

@@ -90,6 +90,30 @@ static void sparse_l25(void) {
 }
 ISOLATED(sparse_l25)
 
+// Blocks of several kinds by turns, so that the same kind comes first in each SuperSlab.
+static void sparse_between(void) {
+  begin();
+  const size_t size = 128 * KIB;
+  const bool sparse = hak_os_page_size < SPARSE;
+  for (; count * size < 4 * ALL; count++) {
+    CHECK((blocks[count] = hak_malloc(size)) != NULL);
+    use_every(blocks[count], size, count % 4 == 0 ? DENSE : SPARSE);
+  }
+  CHECK(used() > 24);
+  if (pages_are_told() && sparse) CHECK_EQUAL(huge_pages(), 0);
+}
+ISOLATED(sparse_between)
+
+// With huge pages the last slab of a block has all of its pages.
+static void dense_but_for_its_end(void) {
+  begin();
+  const size_t size = 68 * KIB;
+  grow(size, ALL, DENSE);
+  CHECK(used() > 24);
+  if (pages_are_told()) CHECK_EQUAL(huge_pages(), 0);
+}
+ISOLATED(dense_but_for_its_end)
+
 // A class is believed until it gets blocks back.
 static void proof_is_forgotten(void) {
   begin();
@@ -189,6 +213,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       ISOLATED_TEST(small_blocks),       ISOLATED_TEST(dense_l2),   ISOLATED_TEST(dense_l25),
       ISOLATED_TEST(dense_largest),      ISOLATED_TEST(sparse_l2),  ISOLATED_TEST(sparse_l25),
+      ISOLATED_TEST(sparse_between),     ISOLATED_TEST(dense_but_for_its_end),
       ISOLATED_TEST(proof_is_forgotten), ISOLATED_TEST(switched_off), ISOLATED_TEST(prefault_early),
       ISOLATED_TEST(prefault_late),      ISOLATED_TEST(prefault_never), ISOLATED_TEST(doubts_last),
       ISOLATED_TEST(begun_runs_do_not_count),
