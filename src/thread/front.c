@@ -269,7 +269,7 @@ static void *hand_out(void *p, HAK_UNUSED size_t size) {
 
 HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
   if (HAK_UNLIKELY(size > HAK_SIZE_MAX - HAK_TAIL)) return NULL;
-  if (HAK_UNLIKELY(hak_option(GUARD) != 0)) {
+  if (HAK_UNLIKELY(hak_guard_is_on())) {
     void *guarded = hak_guard_alloc(size);
     if (guarded) return guarded;
   }
@@ -288,7 +288,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
 }
 
 HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zeroed) {
-  hak_slab_t *next = hak_option(GUARD) == 0 ? hak_heap_turn(hak_tls_heap, front) : NULL;
+  hak_slab_t *next = !hak_guard_is_on() ? hak_heap_turn(hak_tls_heap, front) : NULL;
   return HAK_LIKELY(next) ? hand_out(hak_front_pop(next), size) : alloc_any(size, false, zeroed);
 }
 
@@ -302,7 +302,7 @@ HAK_NOINLINE static void *alloc_after_mail(size_t size, bool exact, bool *zeroed
 
 // The ring has none, but the run in front has, or a class above: in few steps.
 static void *alloc_above_tiny(size_t size, bool exact, bool *zeroed) {
-  if (!hak_size_is_l2(size + HAK_TAIL) || hak_option(GUARD)) return alloc_any(size, exact, zeroed);
+  if (!hak_size_is_l2(size + HAK_TAIL) || hak_guard_is_on()) return alloc_any(size, exact, zeroed);
   hak_heap_t *heap = hak_tls_heap;
   if (hak_load_relaxed(&heap->mail) != NULL) return alloc_after_mail(size, exact, zeroed);
   unsigned c = hak_size_class_l2(size + HAK_TAIL);

@@ -24,6 +24,9 @@ HAK_INTERNAL extern hak_guard_counts_t hak_guard_counts;
 
 // After the program's start-up has gone far enough to allocate.
 void hak_guard_start(void);
+// Whether there are places. Relaxed: hak_guard_alloc looks again. A thread that has not come by the
+// set-up of the process yet (I1) may ask, but must not read options.
+HAK_INLINE bool hak_guard_is_on(void) { return hak_load_relaxed(&hak_guard_base) != 0; }
 // A block, or NULL: it is not this one's turn, or there is no place.
 HAK_COLD void *hak_guard_alloc(size_t size);
 
