@@ -84,9 +84,10 @@ static void print_stacks(const place_t *place, bool accessed) {
 static void look(const void *address) {
   if (!hak_guard_owns(address)) return;
   const place_t *place = place_at(address);
-  uintptr_t p = (uintptr_t)address, start = (uintptr_t)place->block, end = start + place->size;
+  // Acquire: pairs with the releases of who made or freed the block, which is read after it.
   uint32_t state = hak_load_acquire(&place->state);
   if (state != LIVE && state != FREED) return;
+  uintptr_t p = (uintptr_t)address, start = (uintptr_t)place->block, end = start + place->size;
   if (p >= start && p < end)
     hak_message("use after free: address %p lies %u bytes inside the %u-byte block at %p", address,
                 (uint64_t)(p - start), (uint64_t)place->size, place->block);
