@@ -5,7 +5,9 @@
 
 #define PATH_MAX_LENGTH 512
 
-uint64_t hak_memory_limit = UINT64_MAX;
+_Atomic uint64_t hak_memory_limit = UINT64_MAX;
+
+static bool is_limited(void) { return hak_load_relaxed(&hak_memory_limit) != UINT64_MAX; }
 
 #if HAK_TESTING
 const char *hak_pressure_root = "";
@@ -46,7 +48,8 @@ static bool limit_from(const char *mount, const char *group, const char *file) {
   uint64_t value = 0;
   const char *at = text;
   for (; *at >= '0' && *at <= '9'; at++) value = value * 10 + (uint64_t)(*at - '0');
-  if (at != text && value < hak_memory_limit) hak_memory_limit = value;
+  if (at != text && value < hak_load_relaxed(&hak_memory_limit))
+    hak_store_relaxed(&hak_memory_limit, value);
   return true;
 }
 
@@ -63,18 +66,19 @@ static void cgroup_line(const char *line) {
   const char *group;
   if ((group = skip(line, "::/")) != NULL) {
     limits_from(group);
-    if (hak_memory_limit == UINT64_MAX && *group > '\n') limits_from("");
+    if (!is_limited() && *group > '\n') limits_from("");
     if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure")) pressure_path[0] = 0;
   } else if ((group = skip(line, ":memory:/")) != NULL) {
     limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes");
-    if (hak_memory_limit == UINT64_MAX)
+    if (!is_limited())
       limit_from("/sys/fs/cgroup/memory/", "", "memory.limit_in_bytes");
   }
 }
 
 // What every process does when it starts: no more files are looked for than are needed.
 void hak_pressure_init(void) {
-  hak_memory_limit = hak_option(MEMORY_LIMIT) ? hak_option(MEMORY_LIMIT) : UINT64_MAX;
+  uint64_t limit = hak_option(MEMORY_LIMIT);
+  hak_store_relaxed(&hak_memory_limit, limit ? limit : UINT64_MAX);
   pressure_path[0] = 0;
   char path[PATH_MAX_LENGTH], text[2048];
   if (hak_option(MEMORY_LIMIT) == 0 && build(path, "/proc/self/cgroup", "", "") &&

@@ -9,11 +9,12 @@
 #ifndef HAK_CORE_PRESSURE_H
 #define HAK_CORE_PRESSURE_H
 
-#include "base/compiler.h"
+#include "base/atomic.h"
 
 // HAKMEM_MEMORY_LIMIT or the least limit of the process's cgroup in bytes; UINT64_MAX:
-// none. Written before main.
-HAK_INTERNAL extern uint64_t hak_memory_limit;
+// none. Written by the library's constructor; relaxed, as threads may be there before: who sees it
+// late keeps as much as without a limit.
+HAK_INTERNAL extern _Atomic uint64_t hak_memory_limit;
 void hak_pressure_init(void);
 
 // Hundredths of a per cent of the last ten seconds in which some thread of the cgroup

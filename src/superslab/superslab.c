@@ -54,7 +54,8 @@ void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
 }
 
 bool hak_mapped_near_limit(void) {
-  return hak_load_relaxed(&hak_mapped.mapped) >= hak_memory_limit - hak_memory_limit / 8;
+  uint64_t limit = hak_load_relaxed(&hak_memory_limit);
+  return hak_load_relaxed(&hak_mapped.mapped) >= limit - limit / 8;
 }
 
 // The numbers in it; 0: none.
