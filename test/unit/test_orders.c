@@ -159,7 +159,8 @@ ISOLATED(asked_for)
 static void a_makes_a_slab_full(void) {
   make(0, capacity);
   hand();
-  make(capacity, capacity + 1);
+  // As a refill does, which would go on to the pool, where others see it.
+  hak_heap_retire(hak_tls_heap, slab_of(blocks[0]));
   CHECK_EQUAL(hak_slab_place(slab_of(blocks[0])), HAK_PLACE_FULL);
 }
 static void free_first(void) { release(0, 1); }
@@ -305,6 +306,18 @@ static void purged(void) {
   IN_TURNS({'A', use_one}, {'B', use_and_release}, {'C', purge}, {'D', use_and_release});
 }
 ISOLATED(purged)
+static void map_two(void) {
+  hak_claim_t claim[2];
+  for (unsigned i = 0; i < 2; i++) CHECK(hak_pool_map(1, 0, true, &claim[i]));
+  for (unsigned i = 0; i < 2; i++) hak_pool_release(claim[i].slab, 1);
+}
+static void evict_two(void) { CHECK_EQUAL(hak_pool_trim(0), 2); }
+static void two_cold(void) {
+  set_up();
+  own_heaps = false;
+  IN_TURNS({'A', map_two}, {'B', evict_two}, {'C', map_two});
+}
+ISOLATED(two_cold)
 static void last_one(void) {
   set_up();
   own_heaps = false;
@@ -357,7 +370,8 @@ static void allocate(void) { hak_free(hak_malloc(100)), hak_free(hak_malloc(4 * 
 static void process(void) {
   hak_store_relaxed(&hak_process_state, 0u); // nothing was allocated
   own_heaps = false;
-  IN_TURNS({'A', begin}, {'B', allocate}, {'A', go_on}, {'C', allocate});
+  // B gets the first heap, C makes a nursery, and D finds it.
+  IN_TURNS({'A', begin}, {'B', allocate}, {'A', go_on}, {'C', allocate}, {'D', allocate});
 }
 ISOLATED(process)
 
@@ -407,6 +421,7 @@ int main(void) {
     ISOLATED_TEST(relief_tiny), ISOLATED_TEST(relief_l2),  ISOLATED_TEST(letters),
     ISOLATED_TEST(orphans),    ISOLATED_TEST(nurseries),   ISOLATED_TEST(commons),
     ISOLATED_TEST(pool),       ISOLATED_TEST(purged),      ISOLATED_TEST(last_one),
+    ISOLATED_TEST(two_cold),
     ISOLATED_TEST(huge),       ISOLATED_TEST(refused),     ISOLATED_TEST(process),
     ISOLATED_TEST(guards),     ISOLATED_TEST(first),
   };
