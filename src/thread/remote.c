@@ -69,9 +69,10 @@ static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *m
     hak_link_set(tail, top);
     now = entry->chain + (old & ~HAK_REMOTE_QUEUED & ~HAK_REMOTE_POINTER_MASK);
     count = now >> HAK_REMOTE_COUNT_SHIFT;
-    // Release: pairs with the acquire in hak_slab_collect, which then sees the
-    // chain's links. Seq_cst: also orders the look at the owner's state (R2).
-  } while (!hak_cas_seq_cst(&slab->remote, &old, now | HAK_REMOTE_QUEUED));
+    // Release: pairs with the acquire in hak_slab_collect, which then sees the chain's
+    // links. Acquire: pairs with the release there; its owner is done with inbox_next,
+    // which post may write.
+  } while (!hak_cas_acq_rel(&slab->remote, &old, now | HAK_REMOTE_QUEUED));
   count_push(mine, (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
   bool queued = (old & HAK_REMOTE_QUEUED) != 0;
   if (!queued || count == capacity) pushed(slab, queued, mine, owner, count == capacity);
@@ -92,7 +93,7 @@ HAK_INLINE void push_l2(hak_slab_t *slab, uint64_t blocks, uint32_t count, hak_h
   unsigned run = slab->run;
   hak_heap_t *owner = hak_load_relaxed(&slab->holder);
   do now = old | blocks | HAK_REMOTE_QUEUED;
-  while (!hak_cas_seq_cst(&slab->remote, &old, now)); // as above
+  while (!hak_cas_acq_rel(&slab->remote, &old, now)); // as above
   count_push(mine, count);
   run = now == (all | HAK_REMOTE_QUEUED) ? run : 0;
   if (HAK_UNLIKELY(old & blocks)) pushed_twice(slab, old & blocks, mine, owner, run, function);

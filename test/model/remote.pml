@@ -96,7 +96,7 @@ inline push() {
 #ifdef BROKEN_plain_store
     d_step { done = 1; sent() }
 #else
-    d_step { // cas_seq_cst(&slab->remote, &old, now | QUEUED)
+    d_step { // cas_acq_rel(&slab->remote, &old, now | QUEUED)
       assert(used[s]);
       if
       :: head[s] == old_head && count[s] == old_count && queued[s] == old_queued -> done = 1; sent()
