@@ -70,8 +70,7 @@ static void cgroup_line(const char *line) {
     if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure")) pressure_path[0] = 0;
   } else if ((group = skip(line, ":memory:/")) != NULL) {
     limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes");
-    if (!is_limited())
-      limit_from("/sys/fs/cgroup/memory/", "", "memory.limit_in_bytes");
+    if (!is_limited()) limit_from("/sys/fs/cgroup/memory/", "", "memory.limit_in_bytes");
   }
 }
 

@@ -237,8 +237,7 @@ void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *par
 // live block no new remote free can start, but one that was already collected
 // may still be on its way to the inbox (QUEUED).
 HAK_INLINE bool releasable(hak_slab_t *slab) {
-  // Relaxed would do: 0 is what this owner or one before it has stored, with the acquire of
-  // hak_slab_collect. Acquire, for it costs nothing here.
+  // Acquire, which costs nothing: 0 is what an owner stored, after the acquire in hak_slab_collect.
   return hak_slab_unused(slab) && hak_load_acquire(&slab->remote) == 0;
 }
 
