@@ -34,9 +34,9 @@ HAK_NOINLINE void *hak_api_alloc(size_t size);
 HAK_COLD void *hak_api_no_memory(void);
 // Code of the same program or library; false if that cannot be known.
 HAK_COLD bool hak_api_same_object(uintptr_t a, uintptr_t b);
-// free(p), after which the program says what it once asked for. Reported and ignored if
-// p is no such block.
-HAK_NOINLINE void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size);
+// operator delete, where the program says what it once asked for. A size that cannot be right is
+// reported; the default library frees the block all the same.
+HAK_NOINLINE void hak_api_delete_sized(void *p, size_t alignment, size_t size);
 // realloc of a live block, unless it would have to move; never of a huge one.
 bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size);
 

@@ -276,8 +276,7 @@ DELETE_ALIGNED_NOTHROW(_ZdlPvSt11align_val_tRKSt9nothrow_t, other_delete_aligned
 DELETE_ALIGNED_NOTHROW(_ZdaPvSt11align_val_tRKSt9nothrow_t, other_delete_aligned_array)
 
 HAK_NOINLINE static void delete_other(void *p, size_t size) {
-  if (!hak_front_free_sized_other(p, size, "operator delete"))
-    hak_api_free_sized("operator delete", p, 1, size);
+  if (!hak_front_free_sized_other(p, size, "operator delete")) hak_api_delete_sized(p, 1, size);
 }
 
 static HAK_COLD void other_delete_sized(void (*by_program)(void *), void *p, size_t size) {
@@ -287,7 +286,7 @@ static HAK_COLD void other_delete_sized(void (*by_program)(void *), void *p, siz
 
 static HAK_COLD void other_delete_aligned_sized(void (*by_program)(void *, size_t), void *p,
                                                 size_t size, size_t alignment) {
-  if (find_out()) hak_api_free_sized("operator delete", p, alignment, size);
+  if (find_out()) hak_api_delete_sized(p, alignment, size);
   else by_program(p, alignment);
 }
 
@@ -304,7 +303,7 @@ DELETE_SIZED(_ZdaPvm, release_array)
   HAK_EXPORT HAK_WEAK void name(void *p, size_t size, size_t alignment) { \
     if (!OURS) other_delete_aligned_sized(hak_cxx_public.means, p, size, alignment); \
     else if (!hak_front_free_aligned_sized(p, alignment, size, "operator delete")) \
-      hak_api_free_sized("operator delete", p, alignment, size); \
+      hak_api_delete_sized(p, alignment, size); \
   }
 DELETE_ALIGNED_SIZED(_ZdlPvmSt11align_val_t, release_aligned)
 DELETE_ALIGNED_SIZED(_ZdaPvmSt11align_val_t, release_aligned_array)

@@ -228,8 +228,14 @@ static bool check_size(const char *function, void *p, size_t alignment, size_t s
   return false;
 }
 
-void hak_api_free_sized(const char *function, void *p, size_t alignment, size_t size) {
-  if (p && check_size(function, p, alignment, size, false)) hak_front_free(p, function);
+void hak_api_delete_sized(void *p, size_t alignment, size_t size) {
+  hak_block_t block;
+  if (!p || !hak_front_find(p, "operator delete", &block)) return;
+  if (!served_by(&block, alignment, size)) {
+    hak_misuse_delete_size(p, size, block.usable);
+    if (HAK_SECURE) return;
+  }
+  hak_front_free(p, "operator delete");
 }
 
 HAK_EXPORT void hak_free_sized(void *p, size_t size) {
@@ -238,8 +244,9 @@ HAK_EXPORT void hak_free_sized(void *p, size_t size) {
 }
 
 HAK_EXPORT void hak_free_aligned_sized(void *p, size_t alignment, size_t size) {
-  if (!hak_front_free_aligned_sized(p, alignment, size, "free_aligned_sized"))
-    hak_api_free_sized("free_aligned_sized", p, alignment, size);
+  if (hak_front_free_aligned_sized(p, alignment, size, "free_aligned_sized") || p == NULL) return;
+  if (check_size("free_aligned_sized", p, alignment, size, false))
+    hak_front_free(p, "free_aligned_sized");
 }
 
 // ---------------------------------------------------------------------------

@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "hakmem/hakmem.h"
+
 #define FAIL(text) (dprintf(2, "misuse.c:%d: " text "\n", __LINE__), _exit(3))
 
 static const char *function;
@@ -422,6 +424,14 @@ static void inside_huge_far(void) { inside(64 << 20, 40 << 20); } // 2 MiB align
 // ---------------------------------------------------------------------------
 // Sized frees: `asked` bytes of `alignment`, freed as `claimed`.
 
+static uint64_t frees(void) {
+  bool (*get)(hak_stats_t *, size_t) =
+      (bool (*)(hak_stats_t *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_stats_get");
+  hak_stats_t stats;
+  if (!get || !get(&stats, sizeof stats)) FAIL("no statistics");
+  return stats.frees;
+}
+
 static void sized(size_t alignment, size_t asked, size_t claimed) {
   char *p = aligned_alloc(alignment, asked);
   size_t usable = malloc_usable_size(p);
@@ -429,7 +439,15 @@ static void sized(size_t alignment, size_t asked, size_t claimed) {
   expect(p, "size %zu does not belong to a %zu-byte block", claimed, usable);
   right_size = claimed;
   right_alignment = alignment;
+  uint64_t before = frees();
   misuse(p);
+  if (strcmp(function, "operator delete") == 0) {
+    if (frees() != before + 1) FAIL("the block was not freed");
+    void *q = malloc(asked);
+    right_size = claimed;
+    misuse(q); // said once
+    return;
+  }
   for (size_t i = 0; i < usable; i++)
     if (p[i] != 0x5a) FAIL("the block was changed");
   free(p);
