@@ -266,7 +266,7 @@ proctype freer(byte frees) {
        o = (x -> frees >> 2 : frees);
        o = o & ~(o - 1);                               // lowest block
        frees = frees & ~(x -> o << 2 : o) };
-     d_step {                                          // push: cas_seq_cst(&slab->remote, ..)
+     d_step {                                          // push: cas_acq_rel(&slab->remote, ..)
        assert(used[x] && (has[x] & o)); has[x] = has[x] & ~o;
        sent[x] = sent[x] | o; ok = !queued[x]; queued[x] = 1; o = 0 };
      if

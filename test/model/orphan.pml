@@ -234,7 +234,7 @@ free: // remote.c push of one block after the other; frees: those still to free
       o = o & ~(o - 1);                                // lowest block
       frees = frees & ~(s -> o << 3 : o) }
   fi;
-  atomic { // cas_seq_cst(&slab->remote, &old, now | QUEUED)
+  atomic { // cas_acq_rel(&slab->remote, &old, now | QUEUED)
     assert(used[s]); sent[s] = sent[s] | o; old = queued[s]; queued[s] = 1; o = 0;
     if
     :: old -> goto free                                // if (old & QUEUED) return

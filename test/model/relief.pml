@@ -328,7 +328,7 @@ proctype thread() {
 // Freers.
 
 inline push(x) {
-  d_step { has[x] ->                                   // cas_seq_cst(&slab->remote, ..)
+  d_step { has[x] ->                                   // cas_acq_rel(&slab->remote, ..)
     assert(used[x]); has[x]--; sent[x]++; assert(sent[x] + free[x] + has[x] == EVERY);
     is_full = !queued[x];
     if
