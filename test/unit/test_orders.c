@@ -106,7 +106,8 @@ static hak_slab_t *slab_of(const void *p) {
 // ---------------------------------------------------------------------------
 // R1, R2: blocks of others, by way of the inbox, or asked for at a refill.
 
-#define SLABS 16u // TSan knows of the last accesses to 8 bytes only: in some slab it is the right ones
+// TSan knows of the last accesses to 8 bytes only: in some slab it is the right ones.
+#define SLABS 16u
 static void a_makes_slabs(void) {
   make(0, SLABS * capacity);
   CHECK(slab_of(blocks[0]) == slab_of(blocks[capacity - 1]));
@@ -435,15 +436,13 @@ ISOLATED(first)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    ISOLATED_TEST(inbox_tiny), ISOLATED_TEST(inbox_l2),    ISOLATED_TEST(inbox_again_tiny),
-    ISOLATED_TEST(inbox_again_l2), ISOLATED_TEST(asked_for),
-    ISOLATED_TEST(relief_tiny), ISOLATED_TEST(relief_l2),  ISOLATED_TEST(letters),
-    ISOLATED_TEST(orphans),    ISOLATED_TEST(nurseries),   ISOLATED_TEST(commons),
-    ISOLATED_TEST(pool),       ISOLATED_TEST(purged),      ISOLATED_TEST(last_one),
-    ISOLATED_TEST(two_cold),
-    ISOLATED_TEST(huge),       ISOLATED_TEST(refused),     ISOLATED_TEST(process),
-    ISOLATED_TEST(found_nursery),
-    ISOLATED_TEST(guards),     ISOLATED_TEST(first),
+      ISOLATED_TEST(inbox_tiny),     ISOLATED_TEST(inbox_l2),  ISOLATED_TEST(inbox_again_tiny),
+      ISOLATED_TEST(inbox_again_l2), ISOLATED_TEST(asked_for), ISOLATED_TEST(relief_tiny),
+      ISOLATED_TEST(relief_l2),      ISOLATED_TEST(letters),   ISOLATED_TEST(orphans),
+      ISOLATED_TEST(nurseries),      ISOLATED_TEST(commons),   ISOLATED_TEST(pool),
+      ISOLATED_TEST(purged),         ISOLATED_TEST(last_one),  ISOLATED_TEST(two_cold),
+      ISOLATED_TEST(huge),           ISOLATED_TEST(refused),   ISOLATED_TEST(process),
+      ISOLATED_TEST(found_nursery),  ISOLATED_TEST(guards),    ISOLATED_TEST(first),
   };
   return RUN(tests);
 }
