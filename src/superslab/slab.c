@@ -186,7 +186,8 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   uint64_t remote;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   // Acquire: pairs with the release in push (thread/remote.c) and deserted (thread/relief.c):
-  // the chain's links are there. Release: a later push finds the slab as this thread leaves it.
+  // the chain's links are there. Release, in the exchange: a later push finds the slab as this
+  // thread leaves it.
   if (dequeue) remote = hak_exchange_acq_rel(&slab->remote, (uint64_t)0);
   else if ((hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED) == 0) return 0;
   else remote = hak_fetch_and_acq_rel(&slab->remote, HAK_REMOTE_QUEUED);

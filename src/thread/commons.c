@@ -25,7 +25,7 @@ static _Atomic(hak_heap_t *) *place_of(unsigned size_class) {
 
 // The commons in the place, CLAIMED; NULL if there is none or another thread has it.
 static hak_heap_t *claim(_Atomic(hak_heap_t *) *place) {
-  // Acquire: pairs with the release in make.
+  // Acquire: pairs with the release in make, as does the state's in hak_heap_take.
   hak_heap_t *common = hak_load_acquire(place);
   bool made = common && common != &hak_heap_none;
   return made && hak_heap_take(common, HAK_HEAP_CLAIMED) ? common : NULL;

@@ -39,7 +39,7 @@ HAK_INLINE bool take(hak_heap_t *heap) {
 
 // The nursery in the place, NULL if there is none or it is taken.
 HAK_INLINE hak_heap_t *take_from(_Atomic(hak_heap_t *) *place) {
-  // Acquire: pairs with the release in make.
+  // Acquire: pairs with the release in make, as does the state's in take.
   hak_heap_t *heap = hak_load_acquire(place);
   return heap && heap != &hak_heap_none && take(heap) ? heap : NULL;
 }

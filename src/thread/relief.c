@@ -29,7 +29,8 @@ static bool deserted(hak_slab_t *slab) {
   if (hak_load_acquire(&slab->place) == HAK_PLACE_FULL &&
       !hak_load_relaxed(&hak_slab_owner(slab)->common))
     return true;
-  // Release: pairs with the acquire in hak_slab_collect. No block is live: nobody pushes.
+  // Release: pairs with the acquire in hak_slab_collect, for which the pushes' own ends here, as
+  // this is a plain store. No block is live: nobody pushes.
   hak_store_release(&slab->remote, all);
   return false;
 }
