@@ -17,7 +17,7 @@ CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
 RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 NOT_THERE = { echo "make $@: not there yet: see the open work" >&2; exit 1; }
 
-.PHONY: all run test check bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation profile budget pgo docs \
+.PHONY: all run test check bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation orders profile budget pgo docs \
         phase7-bench systems format format-check clean help configure setup-build
 
 ## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
@@ -136,6 +136,11 @@ outside: configure
 mutation: configure
 	@tools/setup.sh test
 	$(PYTHON) test/mutation/run.py $(NAMES)
+
+## orders [PLACES="slab.c remote.c:75"]: weaken one memory order after the other under TSan (docs/decisions/0042-orders.md)
+orders: configure
+	@tools/setup.sh test
+	$(PYTHON) test/mutation/orders.py $(PLACES)
 
 ## profile [CMD="prog args"]: where the time of the benchmarks (or a program) goes, by layer (build/profile/)
 profile: all
