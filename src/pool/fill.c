@@ -5,8 +5,11 @@
 #include "superslab/superslab.h"
 
 // So many times the sample's bytes get huge pages, or as many as are in use if that is more:
-// a program that grows is asked again each time it has doubled.
+// a program that grows is asked again each time it has doubled, or about that.
 #define TRUST 8
+// Where blocks may be of several kinds each sample that is not in use doubles how many must be in use,
+// one after the other, before there is trust again: 2 to so many.
+#define NEEDED 8
 // Zeros cleared in vain cost no memory that was not kept anyway.
 #define TRUST_WHEN_FREED 32
 // Where there are doubts, so many bytes go without before another look. Few: a sample may have been
@@ -21,11 +24,34 @@ bool hak_fill_allowed(size_t more) {
   return hak_option(THP) == HAK_THP_AUTO && in_use() + more >= HAK_THP_MIN_BYTES;
 }
 
+// Between a half and one and a half times as many bytes: what doubles each time would find samples
+// of the same kind where a program asks for two by turns.
+static int64_t about(int64_t bytes) {
+  uint32_t random = (uint32_t)(bytes >> 12) * 0x9e3779b9u >> 24;
+  return bytes / 2 + bytes / 256 * random;
+}
+
+// Whether as many samples in a row were in use as are needed, with this one.
+static bool enough_in_a_row(hak_fill_t *fill, bool filled, uint32_t needed) {
+  uint32_t row = hak_load_relaxed(&fill->row) + 1;
+  bool enough = filled && row >= needed;
+  if (!filled && needed < NEEDED) needed = needed ? 2 * needed : 2;
+  else if (enough) needed /= 2;
+  hak_store_relaxed(&fill->needed, needed);
+  hak_store_relaxed(&fill->row, filled && !enough ? row : 0);
+  return enough;
+}
+
 void hak_fill_learn(hak_fill_t *fill, void *p) {
   int64_t size = (int64_t)hak_load_relaxed(&fill->size), used = (int64_t)in_use();
   hak_store_relaxed(&fill->sample, NULL);
   bool filled = (fill->look ? fill->look : hak_os_filled)(p, (size_t)size);
   hak_store_relaxed(&fill->filled, filled);
+  if (fill->kinds) {
+    uint32_t needed = hak_load_relaxed(&fill->needed);
+    filled = enough_in_a_row(fill, filled, needed);
+    used = needed < 2 ? about(used) : 0; // the little that is known of mixed kinds is for few
+  }
   int64_t trusted = size * (fill->when_freed ? TRUST_WHEN_FREED : TRUST);
   if (trusted < used) trusted = used;
   hak_store_relaxed(&fill->trusted, filled ? trusted : fill->doubts ? -DOUBT : 0);

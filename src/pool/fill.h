@@ -16,6 +16,9 @@ typedef struct {
   _Atomic int64_t trusted; // bytes that may have huge pages before another sample is looked at;
                            // negative: bytes that go without before
   _Atomic bool filled;     // what the last look found
+  _Atomic uint32_t row;    // samples that were in use, one after the other,
+  _Atomic uint32_t needed; // of so many before there is trust again
+  bool kinds;              // whether there may be blocks of several kinds, asked for by turns
   bool doubts;             // whether a look that finds a sample not in use is the last for a while
   bool when_freed;         // whether samples are looked at only when they are freed
   bool (*look)(const void *p, size_t size); // at the sample; NULL: hak_os_filled

@@ -223,9 +223,7 @@ static void huge_pages_for_what_fills(void) {
     CHECK(hak_huge_free(full)); // tells nothing
   }
   CHECK_EQUAL(errno, 77);
-  p[n++] = touched(size, SPARSE, false); // eight times the sample have had them now
-  CHECK_EQUAL(hak_huge_advised(), 8);
-  p[n++] = touched(size, DENSE, false); // the last sample is sparse
+  p[n++] = touched(size, DENSE, false); // eight times the sample have had them now
   CHECK_EQUAL(hak_huge_advised(), 8);
   char *large = hak_huge_alloc(8 * size + page, 1, false); // more than eight times the sample
   CHECK_EQUAL(hak_huge_advised(), 8);
@@ -233,10 +231,11 @@ static void huge_pages_for_what_fills(void) {
   CHECK(hak_huge_free(hak_huge_alloc(size, 1, false)));
   CHECK_EQUAL(hak_huge_advised(), 10);
   p[n++] = touched(size, DENSE, false); // the last sample was not touched
+  p[n++] = touched(size, DENSE, false); // now it takes two that are
   CHECK_EQUAL(hak_huge_advised(), 10);
   CHECK(hak_huge_free(large) && hak_huge_free(p[--n])); // a sample tells before it goes
   hak_option(THP) = HAK_THP_NEVER;
-  p[n++] = hak_huge_alloc(size, 1, false);
+  p[n++] = touched(size, DENSE, false); // the next sample
   CHECK_EQUAL(hak_huge_advised(), 10);
   hak_option(THP) = HAK_THP_AUTO;
   p[n++] = hak_huge_alloc(2 * MIB - page, 1, false); // less than a huge page
@@ -245,10 +244,8 @@ static void huge_pages_for_what_fills(void) {
   CHECK_EQUAL(hak_huge_advised(), 11);
   p[n++] = hak_huge_alloc(8 * size - 2 * MIB, 1, false);
   CHECK_EQUAL(hak_huge_advised(), 12);
-  p[n++] = touched(size, DENSE, false);
-  CHECK_EQUAL(hak_huge_advised(), 12);
-  CHECK(hak_huge_free(p[--n]));
-  p[n++] = hak_huge_alloc(12 * size, 1, false); // as many as are in use, 14
+  p[n++] = hak_huge_alloc(24 * size, 1, true);
+  p[n++] = hak_huge_alloc(12 * size, 1, false); // half of what is in use, at least
   CHECK_EQUAL(hak_huge_advised(), 13);
   while (n > 0) CHECK(hak_huge_free(p[--n]));
   // Little in use: the last huge page would be much of it.
@@ -269,6 +266,34 @@ static void huge_pages_for_what_fills(void) {
   CHECK_EQUAL(hak_mapped.huge_bytes, 0);
 }
 ISOLATED(huge_pages_for_what_fills)
+
+// Of what is asked for by turns only some blocks are used: `kinds` blocks, the first in full. Returns
+// how many of `rounds` times so many got huge pages.
+static unsigned by_turns(unsigned rounds, unsigned kinds) {
+  enum { MOST = 256 };
+  const uint64_t before = hak_huge_advised();
+  char *p[MOST];
+  unsigned n = 0;
+  for (unsigned i = 0; i < rounds; i++)
+    for (unsigned k = 0; k < kinds; k++) p[n++] = touched(2 * MIB, k == 0 ? DENSE : 2 * MIB, false);
+  CHECK(n <= MOST);
+  const uint64_t advised = hak_huge_advised() - before;
+  while (n > 0) CHECK(hak_huge_free(p[--n]));
+  return (unsigned)advised;
+}
+
+static void huge_pages_for_one_kind_only(void) {
+  hak_process_init();
+  if (!pages_are_told()) return;
+  hak_option(HUGE_CACHE) = 0;
+  char *zeros = hak_huge_alloc(32 * MIB, 1, true); // so much is in use
+  CHECK(by_turns(64, 4) <= 24);
+  CHECK(by_turns(64, 2) <= 24);
+  CHECK(by_turns(100, 1) >= 80); // it takes eight in a row, then four, two
+  CHECK(by_turns(100, 1) >= 90);
+  CHECK(hak_huge_free(zeros));
+}
+ISOLATED(huge_pages_for_one_kind_only)
 
 // What the kernel was told last about the mapping that p is in.
 static bool to_be_huge(const void *p) {
@@ -364,7 +389,8 @@ static _Atomic bool stop;
 static void *map_and_use(void *unused) {
   size_t size = 64 * MIB;
   while (!hak_load_relaxed(&stop)) {
-    char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
     CHECK(p != MAP_FAILED);
     for (unsigned round = 0; round < 200; round++)
       for (unsigned i = 0; i < 20; i++) p[i * 4096] = 1; // gone: SIGSEGV
@@ -379,7 +405,7 @@ static void refused_growth_is_nobody_elses(void) {
   pthread_t other = unit_start(map_and_use, NULL);
   for (unsigned i = 0; i < SCALED(6000u); i++) {
     unsigned char *q = hak_realloc(p, GIB << 14); // more than a machine has
-    if (q) p = q; // where the kernel promises whatever is asked for
+    if (q) p = q;                                 // where the kernel promises whatever is asked for
     if (q) break;
   }
   hak_store_relaxed(&stop, true);
@@ -470,6 +496,7 @@ int main(void) {
       ISOLATED_TEST(growth_never_holds_both),
       ISOLATED_TEST(what_is_in_use),
       ISOLATED_TEST(huge_pages_for_what_fills),
+      ISOLATED_TEST(huge_pages_for_one_kind_only),
       ISOLATED_TEST(huge_pages_while_it_fills),
       ISOLATED_TEST(refused_growth),
       ISOLATED_TEST(growth_of_two_kinds),
