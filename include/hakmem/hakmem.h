@@ -60,7 +60,8 @@ HAK_API void *hak_reallocarray(void *p, size_t count, size_t size) HAK_API_SIZE2
 // allocator (docs/security.md) ends the process with a one-line message (HAKMEM_ABORT).
 HAK_API void hak_free(void *p);
 // C23 7.24.3.4 and 7.24.3.5: like free; the size (and alignment) are those asked
-// for at allocation. A size that cannot be right is reported and ends the program.
+// for at allocation. A size that cannot be right is reported and ends the program;
+// where HAKMEM_ABORT=0 the block is freed (not in the secure library).
 HAK_API void hak_free_sized(void *p, size_t size);
 HAK_API void hak_free_aligned_sized(void *p, size_t alignment, size_t size);
 

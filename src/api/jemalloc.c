@@ -114,7 +114,10 @@ HAK_EXPORT void sdallocx(void *p, size_t size, HAK_UNUSED int flags) {
   hak_block_t block;
   if (hak_front_free_sized_any(p, size, "sdallocx") || p == NULL) return;
   if (!hak_front_find(p, "sdallocx", &block)) return;
-  if (size <= block.usable) hak_front_free(p, "sdallocx");
-  else hak_misuse_size("sdallocx", p, size, block.usable);
+  if (size > block.usable) {
+    hak_misuse_size("sdallocx", p, size, block.usable);
+    if (HAK_SECURE) return;
+  }
+  hak_front_free(p, "sdallocx");
 }
 #endif

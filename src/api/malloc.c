@@ -219,13 +219,15 @@ static bool shrunk_to(const hak_block_t *block, size_t size) {
                                    hak_load_relaxed(&shrinking_failed));
 }
 
+// Whether p may be freed; where HAKMEM_ABORT=0 that is so with a wrong size too, as p tells what is
+// meant. Not in the secure library.
 static bool check_size(const char *function, void *p, size_t alignment, size_t size,
                        bool reallocated) {
   hak_block_t block;
   if (!hak_front_find(p, function, &block)) return false;
   if (served_by(&block, alignment, size) || (reallocated && shrunk_to(&block, size))) return true;
   hak_misuse_size(function, p, size, block.usable);
-  return false;
+  return !HAK_SECURE;
 }
 
 void hak_api_delete_sized(void *p, size_t alignment, size_t size) {

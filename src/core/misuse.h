@@ -1,6 +1,6 @@
 // misuse.h: what is said when the program gives us a pointer that is no live
 // block. One line to stderr, then abort unless HAKMEM_ABORT=0; the callers ignore
-// the pointer if these return.
+// the pointer if these return, but for wrong sizes: by its address the block is found.
 
 #ifndef HAK_CORE_MISUSE_H
 #define HAK_CORE_MISUSE_H

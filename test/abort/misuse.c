@@ -441,16 +441,11 @@ static void sized(size_t alignment, size_t asked, size_t claimed) {
   right_alignment = alignment;
   uint64_t before = frees();
   misuse(p);
-  if (strcmp(function, "operator delete") == 0) {
-    if (frees() != before + 1) FAIL("the block was not freed");
-    void *q = malloc(asked);
-    right_size = claimed;
-    misuse(q); // said once
-    return;
-  }
-  for (size_t i = 0; i < usable; i++)
-    if (p[i] != 0x5a) FAIL("the block was changed");
-  free(p);
+  if (frees() != before + 1) FAIL("the block was not freed");
+  if (strcmp(function, "operator delete") != 0) return;
+  void *q = malloc(asked);
+  right_size = claimed;
+  misuse(q); // said once
 }
 static void size_1_for_24(void) { sized(16, 24, 1); }
 static void size_33_for_24(void) { sized(16, 24, 33); }
