@@ -48,6 +48,9 @@
 #define hak_fetch_and_acq_rel(p, v) atomic_fetch_and_explicit((p), (v), memory_order_acq_rel)
 #define hak_fetch_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
 #define hak_fetch_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
+// After fork: what is right already is not written, so that its page stays the parent's too.
+#define hak_store_if_other(p, v) \
+  ((void)(hak_load_relaxed(p) != (v) && (hak_store_relaxed(p, v), 0)))
 #define hak_fence_seq_cst() atomic_thread_fence(memory_order_seq_cst)
 
 typedef _Atomic uint64_t hak_word_t;

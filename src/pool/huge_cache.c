@@ -250,8 +250,8 @@ void hak_huge_cache_after_fork(void) {
     // The page of the entry may have been copied before it was taken.
     hak_pagemap_set(start_of(word), 0);
   }
-  hak_store_relaxed(&held, sum);
-  hak_store_relaxed(&hak_mapped.cached_bytes, sum);
+  hak_store_if_other(&held, sum);
+  hak_store_if_other(&hak_mapped.cached_bytes, sum);
   // Its links may be older than its top, for the same reason: the child forgets them.
-  hak_store_relaxed(&refused, (hak_refused_t *)NULL);
+  hak_store_if_other(&refused, (hak_refused_t *)NULL);
 }

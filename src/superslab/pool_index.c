@@ -115,6 +115,8 @@ bool hak_pool_leave_cold(uint32_t number) { return clear_bit(HAK_INDEX_COLD, num
 void hak_index_rebuild(void) {
   for (uint32_t group = 0; group * 64 < hak_superslab_count(); group++)
     for (unsigned k = 0; k < SETS; k++)
-      if (hak_load_relaxed(&hak_index_groups[group].set[k]))
-        hak_fetch_or_seq_cst(&summary[group / 64].set[k], UINT64_C(1) << (group % 64));
+      if (hak_load_relaxed(&hak_index_groups[group].set[k])) {
+        _Atomic uint64_t *word = &summary[group / 64].set[k];
+        hak_store_if_other(word, hak_load_relaxed(word) | UINT64_C(1) << (group % 64));
+      }
 }

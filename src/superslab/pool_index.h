@@ -49,6 +49,10 @@ HAK_INLINE uint32_t hak_index_find(unsigned level, unsigned band, uint32_t from)
   return HAK_LIKELY(hak_superslab_count() <= 64) ? 0 : hak_index_find_far(level, other, from);
 }
 
+HAK_INLINE bool hak_index_has(unsigned set, uint32_t number) {
+  return hak_load_relaxed(&hak_index_groups[number / 64].set[set]) >> number % 64 & 1;
+}
+
 // Brings the index in line with the SuperSlab's free mask. Everyone who changed that calls
 // one of the two: change if it was `now` right after the change, and `old` before.
 void hak_index_publish(uint32_t number);

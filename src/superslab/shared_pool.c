@@ -476,12 +476,12 @@ void hak_pool_rebuild(void) {
     hak_store_relaxed(&superslab->dirty, UINT32_MAX);
     hak_store_relaxed(&superslab->committed, 0u);
     uint64_t word = hak_load_relaxed(&superslab->free_mask);
-    if ((uint32_t)word) hak_pool_leave_cold(number);
+    if ((uint32_t)word && hak_index_has(HAK_INDEX_COLD, number)) hak_pool_leave_cold(number);
     hak_index_publish(number);
     empties += word == HAK_ALL_FREE;
   }
   hak_index_rebuild();
-  hak_store_relaxed(&empty_count, empties);
-  hak_store_relaxed(&sparse_last, 0u);
+  hak_store_if_other(&empty_count, empties);
+  hak_store_if_other(&sparse_last, 0u);
   hak_superslab_after_fork();
 }

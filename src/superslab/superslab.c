@@ -361,11 +361,11 @@ uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
 }
 
 void hak_superslab_after_fork(void) {
-  hak_store_relaxed(&fitting, false);
+  hak_store_if_other(&fitting, false);
   uint32_t count = hak_superslab_count();
   for (uint32_t number = 1; number < count; number++) {
     for (unsigned queue = 0; queue < HAK_QUEUES; queue++)
-      hak_store_relaxed(&hak_registry.superslabs[number].waits[queue], 0u);
+      hak_store_if_other(&hak_registry.superslabs[number].waits[queue], 0u);
     // Its place was not taken back, and the index was copied after that. It is lost.
     if (hak_load_relaxed(&hak_registry.superslabs[number].forgotten) == HAK_FORGOTTEN_PLACE)
       hak_pool_leave_cold(number);

@@ -122,5 +122,5 @@ void hak_commons_reclaim(void) {
 
 void hak_commons_after_fork(void) {
   for (unsigned i = 0; i < HAK_COMMONS_PLACES; i++)
-    hak_store_relaxed(&hak_commons[i], (hak_heap_t *)NULL);
+    hak_store_if_other(&hak_commons[i], (hak_heap_t *)NULL);
 }

@@ -586,7 +586,7 @@ void hak_heap_after_fork(void) {
   if (mine == &hak_heap_none) return;
   // Chains that others had handed over may be torn likewise; those blocks are
   // lost to the child. (A set of L2 blocks is one word and cannot be torn.)
-  hak_store_seq_cst(&mine->inbox, 0u);
+  hak_store_if_other(&mine->inbox, 0u);
   hak_letter_after_fork(mine);
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
   for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {

@@ -158,6 +158,6 @@ static void open_one(hak_heap_t *heap, uint32_t hint) {
 void hak_letter_open_all(hak_heap_t *heap) { read_mail(heap, open_one, heap); }
 
 void hak_letter_after_fork(hak_heap_t *mine) {
-  for (unsigned i = 0; i < HAK_LETTERS; i++) hak_store_relaxed(&mine->letters[i].sent, false);
-  hak_store_relaxed(&mine->mail, (hak_letter_t *)NULL);
+  for (unsigned i = 0; i < HAK_LETTERS; i++) hak_store_if_other(&mine->letters[i].sent, false);
+  hak_store_if_other(&mine->mail, (hak_letter_t *)NULL);
 }

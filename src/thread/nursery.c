@@ -136,5 +136,6 @@ void hak_nursery_reclaim(void) {
 }
 
 void hak_nursery_after_fork(void) {
-  for (unsigned i = 0; i < HAK_NURSERIES; i++) hak_store_relaxed(&nurseries[i], (hak_heap_t *)NULL);
+  for (unsigned i = 0; i < HAK_NURSERIES; i++)
+    hak_store_if_other(&nurseries[i], (hak_heap_t *)NULL);
 }

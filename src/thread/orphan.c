@@ -89,8 +89,8 @@ void hak_orphan_reclaim(void) {
 
 void hak_orphan_after_fork(hak_heap_t *mine) {
   for (unsigned list = 0; list < HAK_ORPHAN_LISTS; list++) {
-    uint64_t tag = (hak_load_relaxed(&hak_orphans[list]) >> 32) + 1;
-    hak_store_seq_cst(&hak_orphans[list], tag << 32);
+    uint64_t top = hak_load_relaxed(&hak_orphans[list]);
+    if ((uint32_t)top) hak_store_seq_cst(&hak_orphans[list], ((top >> 32) + 1) << 32);
   }
-  if (mine != &hak_heap_none) hak_store_seq_cst(&mine->listed, 0u);
+  if (mine != &hak_heap_none) hak_store_if_other(&mine->listed, 0u);
 }
