@@ -45,7 +45,13 @@ static bool enough_in_a_row(hak_fill_t *fill, bool filled, uint32_t needed) {
 void hak_fill_learn(hak_fill_t *fill, void *p) {
   int64_t size = (int64_t)hak_load_relaxed(&fill->size), used = (int64_t)in_use();
   hak_store_relaxed(&fill->sample, NULL);
-  bool filled = (fill->look ? fill->look : hak_os_filled)(p, (size_t)size);
+  hak_fill_found_t found =
+      fill->look ? fill->look(p, (size_t)size) : hak_os_filled(p, (size_t)size);
+  if (found == HAK_FILL_LATER) {
+    hak_store_relaxed(&fill->sample, p);
+    return;
+  }
+  bool filled = found == HAK_FILL_YES;
   hak_store_relaxed(&fill->filled, filled);
   if (fill->kinds) {
     uint32_t needed = hak_load_relaxed(&fill->needed);

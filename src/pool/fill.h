@@ -10,6 +10,8 @@
 
 #include "base/types.h"
 
+typedef enum { HAK_FILL_NO, HAK_FILL_YES, HAK_FILL_LATER } hak_fill_found_t; // LATER: look again
+
 typedef struct {
   _Atomic(void *) sample;  // NULL: none
   _Atomic size_t size;     // of the sample
@@ -21,7 +23,7 @@ typedef struct {
   bool kinds;              // whether there may be blocks of several kinds, asked for by turns
   bool doubts;             // whether a look that finds a sample not in use is the last for a while
   bool when_freed;         // whether samples are looked at only when they are freed
-  bool (*look)(const void *p, size_t size); // at the sample; NULL: hak_os_filled
+  hak_fill_found_t (*look)(const void *p, size_t size); // at the sample; NULL: hak_os_filled
 } hak_fill_t;
 
 // Whether so much is in use, with `more` bytes, that huge pages are worth it, and

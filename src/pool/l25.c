@@ -10,9 +10,7 @@
 // their slabs at least: a program that asks for blocks of several kinds by turns may have the
 // same kind first in each SuperSlab, and with huge pages the rest of a block's last slab is resident.
 // If another SuperSlab has come to that place meanwhile, its blocks tell as much.
-static bool look(const void *p, size_t size) {
-  const hak_slab_t *slab = hak_slab_lookup(p);
-  if (!slab || !hak_os_filled(p, size)) return false;
+static bool others_are_filled(const hak_slab_t *slab, const void *p) {
   const char *base = (const char *)hak_align_down((uintptr_t)p, HAK_SUPERSLAB_SIZE);
   slab -= hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1);
   size_t bytes = 0, slabs = 0;
@@ -30,6 +28,16 @@ static bool look(const void *p, size_t size) {
   return bytes >= (slabs << HAK_SLAB_SHIFT) / 4 * 3;
 }
 
+// Other threads may be writing to theirs: not before the second time it counts.
+static hak_fill_found_t look(const void *p, size_t size) {
+  static _Atomic bool again;
+  const hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab || !hak_os_filled(p, size)) return HAK_FILL_NO;
+  bool filled = others_are_filled(slab, p), later = !filled && !hak_load_relaxed(&again);
+  hak_store_relaxed(&again, later);
+  return filled ? HAK_FILL_YES : later ? HAK_FILL_LATER : HAK_FILL_NO;
+}
+
 // Of blocks in SuperSlabs that were mapped for them. A look for each SuperSlab shows in the time of
 // blocks that are hardly used.
 static hak_fill_t fill = {.doubts = true, .look = look};
@@ -39,7 +47,8 @@ static bool map(size_t size, hak_claim_t *claim) {
   bool fills = !HAK_SECURE && hak_fill_allowed(HAK_SUPERSLAB_SIZE) &&
                hak_fill_expected(&fill, HAK_SUPERSLAB_SIZE);
   if (!hak_pool_map(hak_l25_slabs(size), 0, fills, claim)) return false;
-  if (!fills) hak_fill_sample(&fill, hak_slab_start(claim->slab), size);
+  if (!fills && !hak_load_relaxed(&fill.sample))
+    hak_fill_sample(&fill, hak_slab_start(claim->slab), size);
   return true;
 }
 

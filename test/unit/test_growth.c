@@ -104,6 +104,22 @@ static void sparse_between(void) {
 }
 ISOLATED(sparse_between)
 
+// A block is written while others come, as where several threads write to theirs.
+static void dense_a_little_later(void) {
+  begin();
+  grow(MIB, ALL, 0);
+  const unsigned before = used(), huge = huge_pages();
+  for (unsigned i = 0; i < count; i++) use_every(blocks[i], MIB, DENSE);
+  for (unsigned end = 2 * count; count < end; count++) {
+    CHECK((blocks[count] = hak_malloc(MIB)) != NULL);
+    use_every(blocks[count - 1], MIB, DENSE);
+  }
+  CHECK(used() - before > 24);
+  // After 16 MiB of doubt, as the first blocks were not written at once.
+  if (pages_are_told()) CHECK(huge_pages() - huge >= (used() - before) / 2);
+}
+ISOLATED(dense_a_little_later)
+
 // With huge pages the last slab of a block has all of its pages.
 static void dense_but_for_its_end(void) {
   begin();
@@ -214,6 +230,7 @@ int main(void) {
       ISOLATED_TEST(small_blocks),       ISOLATED_TEST(dense_l2),   ISOLATED_TEST(dense_l25),
       ISOLATED_TEST(dense_largest),      ISOLATED_TEST(sparse_l2),  ISOLATED_TEST(sparse_l25),
       ISOLATED_TEST(sparse_between),     ISOLATED_TEST(dense_but_for_its_end),
+      ISOLATED_TEST(dense_a_little_later),
       ISOLATED_TEST(proof_is_forgotten), ISOLATED_TEST(switched_off), ISOLATED_TEST(prefault_early),
       ISOLATED_TEST(prefault_late),      ISOLATED_TEST(prefault_never), ISOLATED_TEST(doubts_last),
       ISOLATED_TEST(begun_runs_do_not_count),
