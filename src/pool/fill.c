@@ -1,5 +1,7 @@
 #include "pool/fill.h"
 
+#include <errno.h>
+
 #include "core/options.h"
 #include "os/os.h"
 #include "superslab/superslab.h"
@@ -10,11 +12,18 @@
 // Where blocks may be of several kinds each sample that is not in use doubles how many must be in use,
 // one after the other, before there is trust again: 2 to so many.
 #define NEEDED 8
+// A thread may still be writing to a huge block, so it is looked at when that thread asks for another,
+// or when others have for so many.
+#define OTHERS 8
 // Zeros cleared in vain cost no memory that was not kept anyway.
 #define TRUST_WHEN_FREED 32
 // Where there are doubts, so many bytes go without before another look. Few: a sample may have been
 // looked at before the program wrote to it.
 #define DOUBT ((int64_t)16 << 20)
+
+static bool is_asker(const hak_fill_t *fill) {
+  return !fill->huge || hak_load_relaxed(&fill->asker) == (const void *)&errno;
+}
 
 static uint64_t in_use(void) {
   return hak_load_relaxed(&hak_mapped.huge_bytes) + hak_load_relaxed(&hak_mapped.superslab_bytes);
@@ -22,6 +31,14 @@ static uint64_t in_use(void) {
 
 bool hak_fill_allowed(size_t more) {
   return hak_option(THP) == HAK_THP_AUTO && in_use() + more >= HAK_THP_MIN_BYTES;
+}
+
+void hak_fill_sample(hak_fill_t *fill, void *p, size_t size) {
+  if (hak_load_relaxed(&fill->sample) && !is_asker(fill)) return;
+  hak_store_relaxed(&fill->size, size);
+  hak_store_relaxed(&fill->asker, (const void *)&errno);
+  hak_store_relaxed(&fill->others, 0u);
+  hak_store_relaxed(&fill->sample, p);
 }
 
 // Between a half and one and a half times as many bytes: what doubles each time would find samples
@@ -53,7 +70,7 @@ void hak_fill_learn(hak_fill_t *fill, void *p) {
   }
   bool filled = found == HAK_FILL_YES;
   hak_store_relaxed(&fill->filled, filled);
-  if (fill->kinds) {
+  if (fill->huge) {
     uint32_t needed = hak_load_relaxed(&fill->needed);
     filled = enough_in_a_row(fill, filled, needed);
     used = needed < 2 ? about(used) : 0; // the little that is known of mixed kinds is for few
@@ -71,7 +88,9 @@ bool hak_fill_expected(hak_fill_t *fill, size_t more) {
     return false;
   }
   void *p = hak_load_relaxed(&fill->sample);
-  if (p && trusted < (int64_t)more && !fill->when_freed) hak_fill_learn(fill, p);
+  if (p && trusted < (int64_t)more && !fill->when_freed &&
+      (is_asker(fill) || hak_fetch_add_relaxed(&fill->others, 1u) >= OTHERS))
+    hak_fill_learn(fill, p);
   if (hak_load_relaxed(&fill->trusted) < (int64_t)more) return false;
   hak_fetch_sub_relaxed(&fill->trusted, (int64_t)more);
   return true;

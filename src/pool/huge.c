@@ -13,7 +13,7 @@
 
 static _Atomic uint64_t count, advised; // statistics only
 
-static hak_fill_t fill = {.kinds = true}; // of plain blocks (see map) that a huge page fits into
+static hak_fill_t fill = {.huge = true}; // of plain blocks (see map) that a huge page fits into
 static hak_fill_t zeros = {.doubts = true, .when_freed = true}; // of blocks of zeros
 
 static uint64_t entry_for(size_t size, bool has_advice) {

@@ -295,6 +295,36 @@ static void huge_pages_for_one_kind_only(void) {
 }
 ISOLATED(huge_pages_for_one_kind_only)
 
+static void *ask_for_a_block(void *size) {
+  char *p = hak_huge_alloc(*(size_t *)size, 1, false);
+  CHECK(p != NULL && hak_huge_free(p));
+  return NULL;
+}
+
+// A thread asks while another one is still writing to the sample.
+static void huge_pages_for_other_threads(void) {
+  hak_process_init();
+  if (!pages_are_told()) return;
+  hak_option(HUGE_CACHE) = 0;
+  size_t size = 40 * MIB;
+  char *p = hak_huge_alloc(size, 1, false);
+  unit_join(unit_start(ask_for_a_block, &size));
+  CHECK_EQUAL(hak_huge_advised(), 0);
+  use_every(p, size, DENSE);
+  char *q = hak_huge_alloc(size, 1, false);
+  CHECK_EQUAL(hak_huge_advised(), 1);
+  for (unsigned i = 0; i < 7; i++) unit_join(unit_start(ask_for_a_block, &size));
+  CHECK_EQUAL(hak_huge_advised(), 8); // eight times the sample
+  // Its thread does not ask again: after eight by others they are told.
+  char *sample = touched(size, DENSE, false);
+  for (unsigned i = 0; i < 8; i++) unit_join(unit_start(ask_for_a_block, &size));
+  CHECK_EQUAL(hak_huge_advised(), 8);
+  unit_join(unit_start(ask_for_a_block, &size));
+  CHECK_EQUAL(hak_huge_advised(), 9);
+  CHECK(hak_huge_free(p) && hak_huge_free(q) && hak_huge_free(sample));
+}
+ISOLATED(huge_pages_for_other_threads)
+
 // What the kernel was told last about the mapping that p is in.
 static bool to_be_huge(const void *p) {
   FILE *f = fopen("/proc/self/smaps", "r");
@@ -497,6 +527,7 @@ int main(void) {
       ISOLATED_TEST(what_is_in_use),
       ISOLATED_TEST(huge_pages_for_what_fills),
       ISOLATED_TEST(huge_pages_for_one_kind_only),
+      ISOLATED_TEST(huge_pages_for_other_threads),
       ISOLATED_TEST(huge_pages_while_it_fills),
       ISOLATED_TEST(refused_growth),
       ISOLATED_TEST(growth_of_two_kinds),
