@@ -65,7 +65,7 @@ def markdown(result: dict, allocators: list[str]) -> str:
     shown = "core" if "core" in suites else suites[0]
     of_rows = rows(result, shown, allocators)
     if len(suites) > 1:
-        lines = head("geometric mean of time (memory), 1.00 = best of every row", allocators)
+        lines = head("geometric mean of time (memory); 1.00: best in every row", allocators)
         lines += [means_row(result, suite, suite, allocators) for suite in suites]
         lines += [means_row(result, "*all*", None, allocators)]
         lines += ["", "Furthest behind the best of them in time: "
@@ -80,7 +80,7 @@ def markdown(result: dict, allocators: list[str]) -> str:
     versions = ", ".join(f"{a['name']} {a['version']}" for a in result["allocators"]
                          if a.get("version") and a["name"] in allocators)
     missing = "–: not every benchmark ran. " if any("| – |" in line for line in lines) else ""
-    lines += ["", f"<sub>{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}; medians of "
+    lines += ["", f"<sub>{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}, revision {machine['revision']}; medians of "
               f"{results.rounds(result)} interleaved rounds"
               f"{', less the cost of the benchmark itself where it can be told' if result['net'] else ''}. "
               f"{results.disturbed(result)} by others on the machine. "
@@ -94,7 +94,8 @@ def block(result: dict, source: Path, allocators: list[str]) -> str:
     link = f"[`{folder / source.name}`]({folder / source.name})"
     return (f"![time and memory, geometric means]({folder / source.stem}-means.svg)\n\n"
             f"{markdown(result, allocators)}\n\n"
-            f"Measured by `make results` against every peer that can be had as a package; the runs are in\n{link}, "
+            "Measured by `make results` against every peer that can be had as a package; scudo and hardened_malloc, built for\n"
+            f"safety, are measured too. The runs are in {link},\n"
             "how it is measured in [`bench/README.md`](bench/README.md).\n")
 
 

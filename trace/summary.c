@@ -9,14 +9,14 @@
 
 #include "load.h"
 
-#define TIERS 4
+#define RANGES 4
 #define LIFETIMES 6
 
-// HAKMEM's tiers: up to how many bytes (docs/glossary.md).
+// The size ranges: up to how many bytes (docs/glossary.md).
 static const struct {
   const char *key, *title;
   uint64_t most;
-} tiers[TIERS] = {{"tiny", "tiny, to 1280 B", 1280},
+} ranges[RANGES] = {{"tiny", "tiny, to 1280 B", 1280},
                   {"l2", "L2, to 56 KiB", 57344},
                   {"l25", "L2.5, to 1 MiB", 1048576},
                   {"huge", "huge, above", UINT64_MAX}};
@@ -37,7 +37,7 @@ static const char *const kinds[] = {[TRACE_MALLOC] = "malloc",
 
 typedef struct {
   uint64_t kinds[TRACE_FREE + 1];
-  uint64_t tier_blocks[TIERS], tier_bytes[TIERS];
+  uint64_t range_blocks[RANGES], range_bytes[RANGES];
   uint64_t buckets[49];   // by the number of bits of size - 1: 2^i is the most of bucket i
   uint64_t allocated;     // bytes, in all
   uint64_t ended, remote; // blocks freed or resized; of those by another thread
@@ -59,10 +59,10 @@ static void end_block(summary_t *s, const birth_t *birth, uint64_t now, uint32_t
 }
 
 static void make_block(summary_t *s, uint64_t size) {
-  unsigned tier = 0, bucket = size > 1 ? 64 - (unsigned)__builtin_clzll(size - 1) : 0;
-  while (size > tiers[tier].most) tier++;
-  s->tier_blocks[tier]++;
-  s->tier_bytes[tier] += size;
+  unsigned range = 0, bucket = size > 1 ? 64 - (unsigned)__builtin_clzll(size - 1) : 0;
+  while (size > ranges[range].most) range++;
+  s->range_blocks[range]++;
+  s->range_bytes[range] += size;
   s->buckets[bucket]++;
   s->allocated += size;
 }
@@ -121,11 +121,11 @@ static void print_json(const trace_t *t, const summary_t *s) {
          t->blocks, s->allocated, t->peak_blocks, t->peak_bytes, t->blocks - s->ended);
   printf(", \"cross_thread_frees\": %" PRIu64 ", \"cross_thread_share\": %.6f", s->remote,
          share(s->remote, s->ended));
-  printf(", \"unknown_frees\": %" PRIu64 ", \"unseen_frees\": %" PRIu64 ", \"tiers\": {",
+  printf(", \"unknown_frees\": %" PRIu64 ", \"unseen_frees\": %" PRIu64 ", \"ranges\": {",
          t->unknown_frees, t->unseen_frees);
-  for (unsigned i = 0; i < TIERS; i++)
+  for (unsigned i = 0; i < RANGES; i++)
     printf("%s\"%s\": {\"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", i > 0 ? ", " : "",
-           tiers[i].key, s->tier_blocks[i], s->tier_bytes[i]);
+           ranges[i].key, s->range_blocks[i], s->range_bytes[i]);
   printf("}, \"sizes\": {");
   const char *comma = "";
   for (unsigned i = 0; i < 49; i++) {
@@ -163,10 +163,10 @@ static void line(const char *title, uint64_t count, uint64_t whole) {
 static void print_sizes(const trace_t *t, const summary_t *s) {
   printf("sizes asked for\n");
   unsigned bucket = 0;
-  for (unsigned i = 0; i < TIERS; i++) {
-    line(tiers[i].title, s->tier_blocks[i], t->blocks);
-    // 56 KiB is no power of two: that bucket is shown with the tier of its larger sizes.
-    for (; bucket < 49 && (i == TIERS - 1 || (uint64_t)1 << bucket <= tiers[i].most); bucket++)
+  for (unsigned i = 0; i < RANGES; i++) {
+    line(ranges[i].title, s->range_blocks[i], t->blocks);
+    // 56 KiB is no power of two: that bucket is shown with the range of its larger sizes.
+    for (; bucket < 49 && (i == RANGES - 1 || (uint64_t)1 << bucket <= ranges[i].most); bucket++)
       if (s->buckets[bucket] != 0)
         printf("    to %-19s%16s %7.2f %%\n", grouped((uint64_t)1 << bucket),
                grouped(s->buckets[bucket]), 100 * share(s->buckets[bucket], t->blocks));

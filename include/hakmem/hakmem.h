@@ -5,10 +5,10 @@
 // the same name and may be mixed with them freely: a block from hak_malloc may
 // be given to free and the other way round.
 //
-// Every function here may be called from any thread at any time, also before
-// main, in destructors of thread-local objects and in atexit handlers. None may
-// be called from a signal handler that interrupted another one (as POSIX says
-// of malloc). Sizes and alignments are in bytes.
+// All functions are thread-safe, also before main, in destructors of thread-local
+// objects, in atexit handlers and in the child of a fork. None is async-signal-safe
+// (as POSIX says of malloc): a handler that interrupted one of them must not call any.
+// Sizes and alignments are in bytes.
 
 #ifndef HAKMEM_HAKMEM_H
 #define HAKMEM_HAKMEM_H
@@ -43,59 +43,65 @@ extern "C" {
 HAK_API int hak_version(void);
 
 // ---------------------------------------------------------------------------
-// Allocation. On failure: NULL with errno = ENOMEM. Requests larger than
-// PTRDIFF_MAX always fail. Blocks are 16-byte aligned. Size 0 gives a unique
-// block that must be freed.
+// Allocation. On failure: NULL with errno = ENOMEM, always above PTRDIFF_MAX. Blocks
+// are aligned to 16 bytes. Size 0 gives a unique block that must be freed.
 
 HAK_API_MALLOC void *hak_malloc(size_t size) HAK_API_SIZE(1);
 // Zeroed memory for count objects of size bytes; overflow is ENOMEM (C23 7.24.3.2).
 HAK_API_MALLOC void *hak_calloc(size_t count, size_t size) HAK_API_SIZE2(1, 2);
 // As glibc: realloc(NULL, n) is malloc(n); realloc(p, 0) frees p and returns
 // NULL (errno untouched). On failure p stays valid and unchanged. A p that is not a live
-// block is reported as by hak_free; where HAKMEM_ABORT=0: NULL with errno = EINVAL.
+// block is reported as by hak_free; with HAKMEM_ABORT=0: NULL with errno = EINVAL (errno
+// untouched if size is 0).
 HAK_API void *hak_realloc(void *p, size_t size) HAK_API_SIZE(2);
-// realloc(p, count * size); ENOMEM on overflow (POSIX.1-2024).
+// hak_realloc(p, count * size), so NULL and 0 as there; ENOMEM on overflow (POSIX.1-2024).
 HAK_API void *hak_reallocarray(void *p, size_t count, size_t size) HAK_API_SIZE2(2, 3);
 // errno is preserved. NULL is allowed. What is seen to be no live block of this
 // allocator (docs/security.md) ends the process with a one-line message (HAKMEM_ABORT).
 HAK_API void hak_free(void *p);
-// C23 7.24.3.4 and 7.24.3.5: like free; the size (and alignment) are those asked
-// for at allocation. A size that cannot be right is reported and ends the program;
-// where HAKMEM_ABORT=0 the block is freed (not in the secure library).
+// C23 7.24.3.4 and 7.24.3.5: like free, NULL is allowed; the size (and alignment) are
+// those asked for last. A size that cannot be right is reported and ends the process;
+// with HAKMEM_ABORT=0 the block is freed all the same (not in the secure library).
 HAK_API void hak_free_sized(void *p, size_t size);
 HAK_API void hak_free_aligned_sized(void *p, size_t alignment, size_t size);
 
-// Alignment must be a power of two; otherwise NULL with errno = EINVAL. size
-// need not be a multiple of it (C23 7.24.3.1).
+// Alignment must be a power of two (0 is none); otherwise NULL with errno = EINVAL. size
+// need not be a multiple of it (C23 7.24.3.1). Above 64 KiB of alignment each block is a
+// mapping of its own.
 HAK_API_MALLOC void *hak_aligned_alloc(size_t alignment, size_t size) HAK_API_SIZE(2);
-// glibc's memalign: an alignment that is no power of two is rounded up to one.
+// glibc's memalign: an alignment that is no power of two is rounded up to one; above
+// SIZE_MAX / 2 + 1: NULL with errno = EINVAL.
 HAK_API_MALLOC void *hak_memalign(size_t alignment, size_t size) HAK_API_SIZE(2);
 // POSIX: returns 0, EINVAL (not a power of two times sizeof(void *)) or ENOMEM;
 // errno and, on failure, *out are untouched.
 HAK_API int hak_posix_memalign(void **out, size_t alignment, size_t size);
-// OS-page-aligned; pvalloc also rounds the size up to whole OS pages.
+// Aligned to an OS page; pvalloc also rounds the size up to whole OS pages.
 HAK_API_MALLOC void *hak_valloc(size_t size) HAK_API_SIZE(1);
 HAK_API_MALLOC void *hak_pvalloc(size_t size);
 
 // Bytes that may be used in block p, at least what was asked for; all of them
-// may be written. 0 for NULL.
+// may be written. 0 for NULL. What is no live block is reported as by hak_free; with
+// HAKMEM_ABORT=0 the result is 0.
 HAK_API size_t hak_malloc_usable_size(const void *p);
 
 // ---------------------------------------------------------------------------
 // Memory back to the system.
 
-// Returns whatever is idle to the operating system now, keeping about keep
-// bytes for reuse, at most: of freed huge blocks first, the rest in empty
-// SuperSlabs of 2 MiB. True if anything was returned.
+// Gives idle memory back to the operating system. At most about keep bytes stay for
+// reuse: freed huge blocks first, then empty SuperSlabs of 2 MiB. What other running
+// threads keep for themselves follows when they next leave their fast path; a sleeping
+// thread keeps its own, but for slabs that others have emptied. True if anything was
+// given back.
 HAK_API bool hak_trim(size_t keep);
 
 // ---------------------------------------------------------------------------
-// Statistics. Figures of other running threads are exact up to the operations
-// in flight while they are read.
+// Statistics. While other threads run, figures are approximate: blocks that a thread has
+// freed for another one and not handed over yet (HAKMEM_REMOTE_PENDING bytes per thread at
+// most, 128 KiB by default, and letters) still count as live.
 
 typedef struct hak_stats {
   size_t size;                // sizeof(hak_stats_t) of the library; set by the call
-  uint64_t live_blocks;       // blocks the program holds; secure library: and those in quarantine
+  uint64_t live_blocks;       // not freed yet; secure library: and those in quarantine
   uint64_t live_bytes;        // usable bytes of those blocks; secure library: bytes they take
                               // up, with the seals and what the size class adds
   uint64_t allocs;            // blocks handed out since start: guard_, first_allocs, by size:
@@ -115,15 +121,16 @@ typedef struct hak_stats {
   uint64_t first_allocs;      // the same: the process's first blocks (HAKMEM_FIRST)
 } hak_stats_t;
 
-// Fills the first size bytes of *out (pass sizeof *out). Returns false if out
-// is NULL or size is 0.
+// Fills the first size bytes of *out (pass sizeof *out); those that the library does not
+// know are zero. Returns false if out is NULL or size is 0.
 HAK_API bool hak_stats_get(hak_stats_t *out, size_t size);
 
 // Prints the statistics as text (json = false) or as one JSON object to file
-// descriptor fd. Allocates nothing.
+// descriptor fd. Allocates nothing; write errors are ignored.
 HAK_API void hak_stats_print(int fd, bool json);
 
-// True if p lies in memory that HAKMEM handed out (any address in a block).
+// True if p lies in memory that HAKMEM uses for blocks: in a live block, or elsewhere in
+// a slab that holds blocks (a freed block may count). Never reports misuse.
 HAK_API bool hak_owns(const void *p);
 
 #ifdef __cplusplus

@@ -96,8 +96,9 @@ HAK_EXPORT size_t xallocx(void *p, size_t size, size_t extra, int flags) {
   hak_block_t block;
   if (!p || !hak_front_find(p, "xallocx", &block)) return 0;
   size_t most;
-  if (__builtin_add_overflow(size, extra, &most) || !hak_api_resize_here(&block, p, most))
-    hak_api_resize_here(&block, p, size);
+  if (__builtin_add_overflow(size, extra, &most)) most = SIZE_MAX;
+  bool between = size <= block.usable && block.usable <= most; // then it stays as it is
+  if (!hak_api_resize_here(&block, p, most) && !between) hak_api_resize_here(&block, p, size);
   zeroed_from(block.usable, p, flags);
   return hak_malloc_usable_size(p);
 }

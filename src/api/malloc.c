@@ -201,10 +201,11 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (block->kind == HAK_KIND_GUARD && alignment > HAK_MIN_BLOCK) return size <= block->usable;
   if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
   if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
+  if (size > block->usable) return false;
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable;
   if (size == 0) size = 1;
-  if (size > block->usable) return false;
   if (block->kind == HAK_KIND_L25) return hak_l25_rounded(block->slab, size) == block->usable;
+  if (alignment > HAK_SLAB_SIZE) return false;
   if (alignment > HAK_MIN_BLOCK) size = hak_aligned_size(size, alignment);
   unsigned c = hak_slab_class(block->slab);
   return hak_class_serves(c, size) || hak_class_serves(c, padded(block, size)) ||

@@ -44,4 +44,9 @@ HAK_INLINE void hak_fill_freed(hak_fill_t *fill, void *p) {
     hak_fill_learn(fill, p);
 }
 
+// p is not where or as long as it was.
+HAK_INLINE void hak_fill_forget(hak_fill_t *fill, const void *p) {
+  if (p == hak_load_relaxed(&fill->sample)) hak_store_relaxed(&fill->sample, (void *)NULL);
+}
+
 #endif

@@ -89,15 +89,17 @@ HAK_INLINE void *reuse(size_t *total, bool plain) {
 HAK_NOINLINE static void *clear(size_t *total) {
   bool expected = hak_fill_expected(&zeros, *total);
   if (!expected && !hak_load_relaxed(&zeros.filled)) return NULL;
-  void *p = reuse(total, false);
+  size_t have = *total;
+  void *p = reuse(&have, false);
   if (!p) return NULL;
-  if (expected) return memset(p, 0, *total);
-  if (hak_os_discard(p, *total)) {
-    hak_fill_sample(&zeros, p, *total);
-    return p;
+  if (!expected && !hak_os_discard(p, have)) {
+    hak_huge_cache_unmap(p, have);
+    return NULL;
   }
-  hak_huge_cache_unmap(p, *total);
-  return NULL;
+  *total = have;
+  if (expected) return memset(p, 0, have);
+  hak_fill_sample(&zeros, p, have);
+  return p;
 }
 
 void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
@@ -173,6 +175,7 @@ void *hak_huge_resize(void *p, size_t size) {
   if (!target && movable && hak_huge_cache_trim(0))
     target = resize(p, entry, old_total, total, &movable);
   if (!target) return NULL;
+  if (target != p || total < old_total) hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);
   // All of it: a mapping of two kinds could not be moved in one call.
   if (full && !had_advice) advise(target, total);
   else if (grows && !full && had_advice) hak_os_huge_pages(target, total, false);

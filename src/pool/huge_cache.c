@@ -234,7 +234,8 @@ void hak_huge_cache_tend(void) {
   }
   for (unsigned i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
-    if (word && now - hak_load_relaxed(&put_at[i]) >= CALM_MS) evict(i, word);
+    // Signed: it may have been put after the clock was asked.
+    if (word && (int64_t)(now - hak_load_relaxed(&put_at[i])) >= CALM_MS) evict(i, word);
   }
   try_again();
 }

@@ -2,7 +2,7 @@
 // seals a block, the bytes between the request and the tail, and the links of free
 // lists. The default library has links only, as they are.
 //
-//   block of the program:  | size bytes | slack bytes, first and last 8 a pattern | tail word |
+//   block of the program:  | size bytes | slack bytes, the first 8 a pattern | tail word |
 //   tail word = key(address) ^ (slack << 48 | state)
 //
 // The key is a keyed hash of the block's address and odd, so a word that was copied,

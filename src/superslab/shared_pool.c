@@ -264,7 +264,8 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
 static uint32_t purge(uint32_t number, uint32_t which) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   uint64_t word = hak_load_relaxed(&superslab->free_mask);
-  uint32_t bits;
+  uint32_t bits = (uint32_t)word;
+  if (bits == 0 || bits == HAK_ALL_FREE) return 0; // or what has no memory would count as used
   bool huge = hak_load_relaxed(&superslab->huge) == HAK_HUGE_ADVISED;
   // Relaxed, like all of dirty: a bit too many costs a call.
   if (huge) atomic_fetch_or_explicit(&superslab->dirty, HAK_ALL_FREE, memory_order_relaxed);

@@ -189,10 +189,10 @@ static void advise(hak_superslab_t *superslab, bool fills, bool is_without) {
   if (on || !is_without) hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, on);
 }
 
-static bool commit(uint32_t number, bool fills, bool is_new) {
+static bool commit(uint32_t number, bool fills) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p;
-  bool ranged = in_range(number);
+  bool ranged = in_range(number), is_new = ranged && superslab->base == 0;
   if (ranged) {
     p = (void *)(hak_registry.base + ((uintptr_t)number << HAK_SUPERSLAB_SHIFT));
     // One that could not be decommitted is committed still.
@@ -210,15 +210,15 @@ static bool commit(uint32_t number, bool fills, bool is_new) {
     hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
   }
   hak_store_relaxed(&superslab->committed, 1);
-  if (is_new && ranged) hak_os_dump(p, HAK_SUPERSLAB_SIZE, true);
-  advise(superslab, fills, is_new && ranged);
+  if (is_new) hak_os_dump(p, HAK_SUPERSLAB_SIZE, true);
+  advise(superslab, fills, is_new);
   return true;
 }
 
 uint32_t hak_superslab_acquire(bool fills) {
   uint32_t cold = hak_pool_take_cold(), number = cold ? cold : new_number();
   if (!number) return 0;
-  if (!commit(number, fills, !cold)) {
+  if (!commit(number, fills)) {
     hak_pool_add_cold(number);
     return fill_gaps() ? hak_superslab_acquire(fills) : 0;
   }

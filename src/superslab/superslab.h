@@ -63,6 +63,11 @@ HAK_INLINE uint32_t hak_superslab_number(const hak_slab_t *slab) {
 HAK_INLINE uint32_t hak_slab_bits(const hak_slab_t *slab, unsigned n) {
   return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);
 }
+// Whether the pool has it.
+HAK_INLINE bool hak_slab_is_free(const hak_slab_t *slab) {
+  const hak_superslab_t *superslab = &hak_registry.superslabs[hak_superslab_number(slab)];
+  return (hak_load_relaxed(&superslab->free_mask) & hak_slab_bits(slab, 1)) != 0;
+}
 HAK_INLINE hak_slab_t *hak_slab_at(uint32_t index) { return &hak_registry.slabs[index]; }
 HAK_INLINE char *hak_slab_start(const hak_slab_t *slab) {
   uint32_t index = hak_slab_index(slab);

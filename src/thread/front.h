@@ -89,7 +89,11 @@ HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) {
   hak_slab_t *slab = hak_hint_slab(hint);
   hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
   hak_owner_inc(&ring->allocs);
-  return slab->first + (size_t)number * ring->size;
+  char *block = slab->first + (size_t)number * ring->size;
+#if HAK_SECURE
+  hak_seal_check_free(block, ring->size, hak_seal_key(block));
+#endif
+  return block;
 }
 
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed. NULL for
@@ -102,9 +106,7 @@ HAK_INLINE void *hak_front_hit_l2_of(hak_heap_t *const *heap, size_t size) {
   void *block = hak_front_pop_l2(ring);
   if (block == NULL) __builtin_unreachable();
 #if HAK_SECURE
-  uint64_t key = hak_seal_key(block);
-  hak_seal_check_free(block, ring->size, key);
-  hak_seal_new(block, ring->size, size, key);
+  hak_seal_new(block, ring->size, size, hak_seal_key(block));
 #endif
   return block;
 }

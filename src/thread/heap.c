@@ -585,7 +585,7 @@ void hak_heap_after_fork(void) {
   hak_orphan_after_fork(mine);
   if (mine == &hak_heap_none) return;
   // Chains that others had handed over may be torn likewise; those blocks are
-  // lost to the child. (A set of L2 blocks is one word and cannot be torn.)
+  // lost to the child. (A set of L2 blocks is one word and cannot be torn; relief may have taken it.)
   hak_store_if_other(&mine->inbox, 0u);
   hak_letter_after_fork(mine);
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
@@ -593,7 +593,7 @@ void hak_heap_after_fork(void) {
     hak_slab_t *slab = hak_slab_at(i);
     hak_kind_t kind = hak_slab_kind(slab);
     if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) || hak_slab_owner(slab) != mine) continue;
-    if (hak_load_relaxed(&slab->remote) == 0) continue;
+    if (hak_load_relaxed(&slab->remote) == 0 || hak_slab_is_free(slab)) continue;
     if (kind == HAK_KIND_TINY) hak_store_relaxed(&slab->remote, (uint64_t)0);
     else take_back(mine, slab);
   }

@@ -67,8 +67,14 @@ HAK_INLINE void let_go(hak_heap_t *heap) {
 }
 
 HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {
-  while (heap->held_end - heap->held_first >= HAK_HELD || heap->held_bytes > hak_secret.held_bytes)
+  while (heap->held_end - heap->held_first >= HAK_HELD ||
+         heap->held_bytes > hak_secret.held_bytes) {
+    if (HAK_UNLIKELY(heap->held_first == heap->held_end)) { // HAKMEM_ABORT=0: a place has changed
+      heap->held_bytes = 0;
+      return;
+    }
     let_go(heap);
+  }
 }
 
 // The slab got blocks back.

@@ -320,7 +320,7 @@ def _consistent(stats):
     """The sums that hold in every report."""
     check(stats["allocs"] >= 2, stats)
     check(stats["allocs"] == stats["tiny_allocs"] + stats["l2_allocs"] + stats["l25_allocs"]
-          + stats["huge_allocs"] + stats["guard_allocs"] + stats["first_allocs"], "tiers do not add up:", stats)
+          + stats["huge_allocs"] + stats["guard_allocs"] + stats["first_allocs"], "size ranges do not add up:", stats)
     check(stats["allocs"] - stats["frees"] == stats["live_blocks"], "live_blocks:", stats)
     check(stats["mapped_bytes"] == stats["superslab_bytes"] + stats["huge_bytes"]
           + stats["huge_cached_bytes"] + stats["metadata_bytes"], "mapped_bytes:", stats)

@@ -122,6 +122,12 @@ static void resizing_in_place(void **state) {
   void *p = mallocx(70001, 0);
   size_t grown = xallocx(p, 100000, 0, 0);
   if (!getenv("HAKMEM_GUARD")) assert_true(grown >= 100000);
+  // What is already between size and size + extra stays as it is.
+  const size_t usable = sallocx(p, 0);
+  fill(p, usable, 1);
+  assert_int_equal(xallocx(p, 66000, 100 << 20, 0), usable);
+  assert_int_equal(xallocx(p, 66000, SIZE_MAX, 0), usable);
+  assert_true(filled(p, usable, 1));
   assert_true(xallocx(p, 66000, 0, 0) <= grown);
   sdallocx(p, 66000, 0);
 }

@@ -335,7 +335,7 @@ void Futures(size_t count, size_t) {
 } // namespace
 
 extern const case_t cxx_cases[] = {
-    EACH_TIER("every_form", EveryForm, 0),
+    EACH_RANGE("every_form", EveryForm, 0),
     {"every_aligned_form_32", EveryAlignedForm, 32},
     {"every_aligned_form_4k", EveryAlignedForm, 4096},
     {"every_aligned_form_1m", EveryAlignedForm, 1 << 20},

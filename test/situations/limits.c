@@ -303,7 +303,7 @@ static void no_descriptor_kept(size_t a, size_t b) {
 }
 
 // Without the advice that memory is not needed it goes back by other calls: that of blocks
-// whose neighbours are free too, in all tiers.
+// whose neighbours are free too, in all size ranges.
 static void memory_goes_back(size_t a, size_t b) {
   (void)a, (void)b;
   enum { N = 40000, BYTES = 64 * MIB };

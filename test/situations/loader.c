@@ -248,7 +248,7 @@ const case_t loader_cases[] = {
     {"load_and_unload_lazy", load_and_unload, RTLD_LAZY | RTLD_LOCAL, 0},
     {"load_and_unload_global", load_and_unload, RTLD_NOW | RTLD_GLOBAL, 0},
     {"load_and_unload_with_threads", load_and_unload, RTLD_NOW, 3},
-    EACH_TIER("blocks_outlive_library", blocks_outlive_library, 0),
+    EACH_RANGE("blocks_outlive_library", blocks_outlive_library, 0),
     {"deep_binding", deep_binding},
     {"name_spaces", name_spaces, 8},
     {"many_libraries", many_libraries, 60},

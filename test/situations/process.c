@@ -497,13 +497,13 @@ static void debuggers_dump(size_t most, size_t size) {
 }
 
 const case_t process_cases[] = {
-    EACH_TIER("child_frees_all", child_frees_all, SAME_THREAD),
+    EACH_RANGE("child_frees_all", child_frees_all, SAME_THREAD),
     {"child_frees_ended_threads_tiny", child_frees_all, TINY, FROM_ENDED_THREAD},
     {"child_frees_ended_threads_l2", child_frees_all, L2, FROM_ENDED_THREAD},
     {"child_reallocs_all_tiny", child_frees_all, TINY, GROW},
     {"child_reallocs_all_l25", child_frees_all, L25, GROW},
     {"child_reallocs_all_huge", child_frees_all, HUGE, GROW},
-    EACH_TIER("owner_vanishes", owner_vanishes, 0),
+    EACH_RANGE("owner_vanishes", owner_vanishes, 0),
     {"fork_storm", fork_storm, 100, 1},
     {"fork_storm_50_at_once", fork_storm, 100, 50},
     {"fork_while_2_threads_allocate", fork_while_others_allocate, 2, 20},

@@ -322,7 +322,7 @@ static void timer_threads(size_t a, size_t b) {
 }
 
 const case_t signals_cases[] = {
-    EACH_TIER("interrupted", interrupted, 150),
+    EACH_RANGE("interrupted", interrupted, 150),
     {"interrupted_calloc_sizes", interrupted, 20000, 100},
     {"profiled", profiled, 0},
     {"profiled_with_threads", profiled, 4},

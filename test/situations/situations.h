@@ -42,7 +42,7 @@ typedef struct {
 
 // Four rows: one for each way in which sizes are served, whoever serves them.
 enum { TINY = 48, L2 = 9000, L25 = 200000, HUGE = 3000000 };
-#define EACH_TIER(name, run, b) \
+#define EACH_RANGE(name, run, b) \
   {name "_tiny", run, TINY, b, NULL}, {name "_l2", run, L2, b, NULL}, \
       {name "_l25", run, L25, b, NULL}, { \
     name "_huge", run, HUGE, b, NULL \

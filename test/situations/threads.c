@@ -170,7 +170,7 @@ static void everyone_frees_everyones(size_t threads, size_t b) {
   for (size_t i = 0; i < SLOTS; i++) free(shared[i]);
 }
 
-// One block goes round; each thread changes its size to another tier's.
+// One block goes round; each thread changes its size to another size range's.
 static pthread_barrier_t barrier;
 static struct {
   unsigned char *p;
@@ -542,15 +542,15 @@ static void pthread_exit_with_a_block(size_t times, size_t b) {
 }
 
 const case_t threads_cases[] = {
-    EACH_TIER("exit_with_live_blocks", exit_with_live_blocks, 0),
+    EACH_RANGE("exit_with_live_blocks", exit_with_live_blocks, 0),
     {"exit_then_realloc_tiny", exit_with_live_blocks, TINY, 1},
     {"exit_then_realloc_l2", exit_with_live_blocks, L2, 1},
     {"exit_then_realloc_l25", exit_with_live_blocks, L25, 1},
-    EACH_TIER("owner_has_exited", owner_has_exited, 0),
+    EACH_RANGE("owner_has_exited", owner_has_exited, 0),
     {"owner_sleeps_tiny", owner_sleeps, TINY},
     {"owner_sleeps_l2", owner_sleeps, L2},
     {"owner_sleeps_l25", owner_sleeps, L25},
-    EACH_TIER("producer_consumer", producer_consumer, 1),
+    EACH_RANGE("producer_consumer", producer_consumer, 1),
     {"producer_consumer_4_pairs_tiny", producer_consumer, TINY, 4},
     {"producer_consumer_4_pairs_l2", producer_consumer, L2, 4},
     {"everyone_frees_everyones_2", everyone_frees_everyones, 2},
@@ -561,12 +561,12 @@ const case_t threads_cases[] = {
     {"two_thousand_at_once", many_at_once, 2000, 1},
     {"five_hundred_at_once_4_times", many_at_once, 500, 4},
     {"threads_start_threads", threads_start_threads, 200},
-    EACH_TIER("same_size_same_moment", same_size_same_moment, 8),
+    EACH_RANGE("same_size_same_moment", same_size_same_moment, 8),
     {"churn_2_threads", churn_together, 2},
     {"churn_16_threads", churn_together, 16},
     {"aligned_in_threads", aligned_in_threads},
     {"affinity_moves", affinity_moves},
-    EACH_TIER("smallest_stack", smallest_stack, 0),
+    EACH_RANGE("smallest_stack", smallest_stack, 0),
     {"stack_is_an_l2_block", stack_is_a_block, 32 * KIB},
     {"stack_is_an_l25_block", stack_is_a_block, 256 * KIB},
     {"stack_is_a_huge_block", stack_is_a_block, 2 * MIB},

@@ -300,7 +300,7 @@ class Programs(TraceTest):
         self.assertRegex(text, r"operations +14,0\d\d\n")
         self.assertRegex(text, r"freed by another thread +6,000 +75\.00 %")
         self.assertEqual(json.loads(self.hakmem("trace", "--json", self.trace).stdout), summary)
-        self.assertEqual(sum(tier["blocks"] for tier in summary["tiers"].values()), summary["blocks"])
+        self.assertEqual(sum(size_range["blocks"] for size_range in summary["ranges"].values()), summary["blocks"])
         self.assertEqual(sum(summary["sizes"].values()), summary["blocks"])
         self.assertEqual(sum(summary["lifetimes"].values()) + summary["live_at_end"], summary["blocks"])
         with open("/dev/full", "w") as full:

@@ -71,7 +71,7 @@ static void check_all(void) {
 static const size_t sizes[] = {1, 16, 100, 500, 1024, 1025, 4000, 10000, 30000, 57344,
                                57345, 100000, 300000, MIB, MIB + 1, 3 * MIB};
 
-static void all_tiers(void) {
+static void all_ranges(void) {
   for (unsigned round = 0; round < 3; round++)
     for (unsigned s = 0; s < COUNT(sizes) - (round > 0); s++) {
       keep(hak_malloc(sizes[s]), sizes[s], false);
@@ -92,7 +92,7 @@ static void all_tiers(void) {
   }
 }
 
-// Grows through all tiers and back, with the contents kept whatever is refused.
+// Grows through all size ranges and back, with the contents kept whatever is refused.
 static void reallocs(void) {
   static const size_t path[] = {30, 900, 5000, 50000, 70000, 800000, 2 * MIB, 3 * MIB, 6 * MIB,
                                 7 * MIB, 12 * MIB, 3 * MIB, 600000, 80000, 3000, 100, 10};
@@ -137,14 +137,14 @@ static void *in_thread(void *argument) {
 
 static void workload(void) {
   errno = 0;
-  all_tiers();
+  all_ranges();
   reallocs();
   unit_in_thread(in_thread, NULL);
   unit_in_thread(in_thread, NULL);
   check_all();
   for (unsigned i = 0; i < block_count; i += 2) drop(i);
   hak_trim(0);
-  all_tiers();
+  all_ranges();
   check_all();
 }
 
@@ -311,26 +311,26 @@ static void free_list(size_t size, node_t *list) {
 }
 
 static int with_a_limit(void) {
-  static const size_t tiers[] = {48, 1024, 5000, 57344, 65536, 300000, MIB, 5 * MIB};
+  static const size_t kinds[] = {48, 1024, 5000, 57344, 65536, 300000, MIB, 5 * MIB};
   for (unsigned round = 0; round < 2; round++)
-    for (unsigned t = 0; t < COUNT(tiers); t++) {
+    for (unsigned t = 0; t < COUNT(kinds); t++) {
       node_t *list = NULL, *small = NULL, *again = NULL;
-      size_t n = use_up(tiers[t], &list);
-      if (n * tiers[t] < LIMIT / 2)
-        dprintf(2, "only %zu blocks of %zu bytes\n", n, tiers[t]);
-      CHECK(n * tiers[t] >= LIMIT / 2);
+      size_t n = use_up(kinds[t], &list);
+      if (n * kinds[t] < LIMIT / 2)
+        dprintf(2, "only %zu blocks of %zu bytes\n", n, kinds[t]);
+      CHECK(n * kinds[t] >= LIMIT / 2);
       use_up(16, &small); // what is left
-      free_list(tiers[t], list);
+      free_list(kinds[t], list);
       free_list(16, small);
       hak_trim(0);
-      size_t more = use_up(tiers[t], &again);
-      if (more < n - n / 20) dprintf(2, "%zu bytes: first %zu blocks, then %zu\n", tiers[t], n, more);
+      size_t more = use_up(kinds[t], &again);
+      if (more < n - n / 20) dprintf(2, "%zu bytes: first %zu blocks, then %zu\n", kinds[t], n, more);
       CHECK(more >= n - n / 20);
-      free_list(tiers[t], again);
+      free_list(kinds[t], again);
     }
   must_succeed = true;
   block_count = 0;
-  for (unsigned s = 0; s < COUNT(sizes); s++) errno = 0, keep(hak_malloc(sizes[s]), sizes[s], false);
+  for (unsigned s = 0; s < COUNT(kinds); s++) errno = 0, keep(hak_malloc(kinds[s]), kinds[s], false);
   free_all();
   hak_stats_t s;
   CHECK(hak_stats_get(&s, sizeof s));

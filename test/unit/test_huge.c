@@ -2,7 +2,6 @@
 
 #include "unit.h"
 
-#include <inttypes.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -325,21 +324,25 @@ static void huge_pages_for_other_threads(void) {
 }
 ISOLATED(huge_pages_for_other_threads)
 
-// What the kernel was told last about the mapping that p is in.
-static bool to_be_huge(const void *p) {
-  FILE *f = fopen("/proc/self/smaps", "r");
-  CHECK(f != NULL);
-  char line[512];
-  bool inside = false, huge = false;
-  while (fgets(line, sizeof line, f)) {
-    uintptr_t start, end;
-    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &start, &end) == 2)
-      inside = start <= (uintptr_t)p && (uintptr_t)p < end;
-    else if (inside && strncmp(line, "VmFlags:", 8) == 0) huge = strstr(line, " hg") != NULL;
-  }
-  fclose(f);
-  return huge;
+// A sample that realloc moves or cuts is none any more.
+static void a_sample_that_moves(void) {
+  hak_process_init();
+  if (!pages_are_told()) return;
+  hak_option(HUGE_CACHE) = 0;
+  const size_t size = 40 * MIB;
+  char *p = touched(size, DENSE, false);
+  wall_behind(p);
+  char *moved = hak_huge_resize(p, size + size / 2);
+  CHECK(moved && moved != p);
+  const uint64_t before = hak_huge_advised();
+  char *q = touched(size, DENSE, false), *r = hak_huge_alloc(size, 1, false);
+  CHECK_EQUAL(hak_huge_advised(), before + 1); // as q was in use, and nothing counts against it
+  CHECK(hak_huge_free(moved) && hak_huge_free(q) && hak_huge_free(r));
 }
+ISOLATED(a_sample_that_moves)
+
+// What the kernel was told last about the mapping that p is in.
+static bool to_be_huge(const void *p) { return vm_flag(p, " hg"); }
 
 // A block with huge pages keeps them as it grows while it is used in full, but for its end.
 static void huge_pages_while_it_fills(void) {
@@ -528,6 +531,7 @@ int main(void) {
       ISOLATED_TEST(huge_pages_for_what_fills),
       ISOLATED_TEST(huge_pages_for_one_kind_only),
       ISOLATED_TEST(huge_pages_for_other_threads),
+      ISOLATED_TEST(a_sample_that_moves),
       ISOLATED_TEST(huge_pages_while_it_fills),
       ISOLATED_TEST(refused_growth),
       ISOLATED_TEST(growth_of_two_kinds),

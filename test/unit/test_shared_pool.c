@@ -475,6 +475,21 @@ static void purge_of_all(void) {
 }
 ISOLATED(purge_of_all)
 
+// What has no memory is zero when it has some again.
+static void purge_of_none(void) {
+  begin();
+  uint32_t a = full_one();
+  *memory_of(a, 0) = 1;
+  hak_registry.superslabs[a].huge = HAK_HUGE_ADVISED;
+  release(a, 0, 32);
+  hak_pool_trim(0);
+  CHECK_EQUAL(free_mask(a), 0);
+  CHECK_EQUAL(hak_pool_purge(), 0);
+  hak_slab_t *slab = acquire(1);
+  CHECK(hak_superslab_number(slab) == a && slab->zeroed && !*memory_of(a, 0));
+}
+ISOLATED(purge_of_none)
+
 // Slabs of a full SuperSlab are released in steps, and needed again, many times: purging stops.
 static void release_and_need(unsigned steps, const unsigned to[]) {
   begin();
@@ -732,6 +747,7 @@ int main(void) {
     ISOLATED_TEST(draining_ones_are_purged),
     ISOLATED_TEST(the_last_one_waits),
     ISOLATED_TEST(purge_of_all),
+    ISOLATED_TEST(purge_of_none),
     ISOLATED_TEST(no_purge_in_a_load_that_swings),
     ISOLATED_TEST(no_purge_in_bursts),
     ISOLATED_TEST(unused_huge_pages_go),

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -191,6 +192,22 @@ static inline size_t status_kib(const char *name) {
     if (strncmp(line, name, strlen(name)) == 0) value = strtoul(line + strlen(name), NULL, 10);
   fclose(f);
   return value;
+}
+
+// Whether the mapping that p is in has the flag of /proc/self/smaps, for instance " hg".
+static inline bool vm_flag(const void *p, const char *flag) {
+  FILE *f = fopen("/proc/self/smaps", "r");
+  CHECK(f != NULL);
+  char line[512];
+  bool inside = false, found = false;
+  while (fgets(line, sizeof line, f)) {
+    uintptr_t start, end;
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &start, &end) == 2)
+      inside = start <= (uintptr_t)p && (uintptr_t)p < end;
+    else if (inside && strncmp(line, "VmFlags:", 8) == 0) found = strstr(line, flag) != NULL;
+  }
+  fclose(f);
+  return found;
 }
 
 // Does this kernel say which pages are in use? One that emulates another does not, and TSan's

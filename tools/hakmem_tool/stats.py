@@ -8,7 +8,7 @@ import os
 
 from . import ToolError
 
-TIERS = (("tiny_allocs", "tiny, to 1280 B"), ("l2_allocs", "L2, to 56 KiB"),
+RANGES = (("tiny_allocs", "tiny, to 1280 B"), ("l2_allocs", "L2, to 56 KiB"),
          ("l25_allocs", "L2.5, to 1 MiB"), ("huge_allocs", "huge, above"), ("guard_allocs", "beside guard pages"),
          ("first_allocs", "the first ones"))
 # What a sum over processes that did not all live at once would misstate.
@@ -82,7 +82,7 @@ def report(figures, processes, with_classes=False):
     whose = "1 process" if processes == 1 else f"{processes} processes, added up"
     yield f"What the heap did ({whose}; HAKMEM {version_text(int(get('version')))})"
     yield f"  {'blocks handed out':<24}{allocs:>16,}"
-    for key, title in TIERS:
+    for key, title in RANGES:
         share = f"{100 * get(key) / allocs:6.2f} %" if allocs else ""
         yield f"    {title:<22}{get(key):>16,}  {share}"
     yield f"  {'blocks taken back':<24}{get('frees'):>16,}"

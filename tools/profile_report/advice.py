@@ -16,7 +16,7 @@ HINTS = {
     "warm": "HAKMEM_WARM_POOL_STATS=1 tells hits and misses per class",
     "shared": "slabs come and go: HAKMEM_WARM_POOL, HAKMEM_LRU_CAP; counters refill_pool, slab_empty",
     "remote": "blocks are freed by other threads: HAKMEM_REMOTE_PENDING; counters free_remote, remote_flush",
-    "large": "sizes above 4 KiB miss their ring: HAKMEM_L2_RING_CAP, HAKMEM_L25_RING_BYTES",
+    "large": "sizes above 1280 bytes miss their ring: HAKMEM_L2_RING_CAP, HAKMEM_L25_RING_BYTES",
     "heap": "slabs become FULL and usable again, or threads come and go: counters slab_full, slab_back, heap_attach",
     "os": "too many calls of the OS layer: the kernel's share will be larger still",
     "faults": "memory is touched for the first time: HAKMEM_PREFAULT, HAKMEM_THP, HAKMEM_LRU_CAP; is it given back "
