@@ -9,11 +9,11 @@
 // So many times the sample's bytes get huge pages, or as many as are in use if that is more:
 // a program that grows is asked again each time it has doubled, or about that.
 #define TRUST 8
-// Where blocks may be of several kinds each sample that is not in use doubles how many must be in use,
-// one after the other, before there is trust again: 2 to so many.
+// Where blocks may be of several kinds each sample that is not in use doubles how many must be in
+// use, one after the other, before there is trust again: 2 to so many.
 #define NEEDED 8
-// A thread may still be writing to a huge block, so it is looked at when that thread asks for another,
-// or when others have for so many.
+// A thread may still be writing to a huge block, so it is looked at when that thread asks for
+// another, or when others have for so many.
 #define OTHERS 8
 // Zeros cleared in vain cost no memory that was not kept anyway.
 #define TRUST_WHEN_FREED 32

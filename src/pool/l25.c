@@ -8,7 +8,7 @@
 
 // Whether all blocks in the sample's SuperSlab are in use as it is, and need three quarters of
 // their slabs at least: a program that asks for blocks of several kinds by turns may have the
-// same kind first in each SuperSlab, and with huge pages the rest of a block's last slab is resident.
+// same kind first in each SuperSlab, and with huge pages all of a block's last slab is resident.
 // If another SuperSlab has come to that place meanwhile, its blocks tell as much.
 static bool others_are_filled(const hak_slab_t *slab, const void *p) {
   const char *base = (const char *)hak_align_down((uintptr_t)p, HAK_SUPERSLAB_SIZE);

@@ -585,7 +585,7 @@ void hak_heap_after_fork(void) {
   hak_orphan_after_fork(mine);
   if (mine == &hak_heap_none) return;
   // Chains that others had handed over may be torn likewise; those blocks are
-  // lost to the child. (A set of L2 blocks is one word and cannot be torn; relief may have taken it.)
+  // lost to the child. (A set of L2 blocks is one word, not torn; relief may have taken the run.)
   hak_store_if_other(&mine->inbox, 0u);
   hak_letter_after_fork(mine);
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
