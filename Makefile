@@ -103,8 +103,11 @@ results: MINUTES ?= 45
 results: all
 	@tools/setup.sh peers
 	@mkdir -p docs/results
+	@rm -f build/full.json
 	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --peers $(PEERS) --budget $(MINUTES) \
-	  --compact --json docs/results/full.json --html build/results.html || test $$? = 1
+	  --compact --json build/full.json --html build/results.html || test $$? = 1
+	@test -s build/full.json
+	@mv build/full.json docs/results/full.json
 	$(PYTHON) bench/readme.py docs/results/full.json
 
 ## bench_random_mixed_hakmem, *_hakmem: build one benchmark (build/bench/)

@@ -27,7 +27,7 @@ def parse_allocator(text: str, build: Path) -> Allocator:
     if not all("=" in s for s in settings):
         raise SystemExit(f"compare: {text}: settings are written K=V")
     env = dict(s.split("=", 1) for s in settings)
-    name = label if equals else text if settings else base
+    name = label if equals else ":".join([Path(base).name, *settings])
     if base == SYSTEM:
         return Allocator(name, env=env)
     if base == "hakmem-static":
@@ -44,7 +44,7 @@ def parse_allocator(text: str, build: Path) -> Allocator:
         if not library.exists():
             raise SystemExit(f"compare: {library} does not exist" if "/" in base or base in own else
                              f"compare: {base}: neither a file nor a known allocator; see `python3 bench/compare.py --list`")
-    return Allocator(name if "/" not in name else library.name, library.resolve(), env=env)
+    return Allocator(name, library.resolve(), env=env)
 
 
 def describe(a: Allocator) -> dict:

@@ -79,6 +79,9 @@ def choose_benchmarks(args: argparse.Namespace) -> list[Benchmark]:
             with path.open("rb") as file:
                 if file.read(len(TRACE_MAGIC)) != TRACE_MAGIC:
                     raise SystemExit(f"compare: {path} is not a trace")
+        names = [path.name for path in args.replay]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise SystemExit(f"compare: several traces called {', '.join(twice)}: rows go by the file's name")
         chosen = [Benchmark(f"replay:{path.name}", "replay", (str(path),), (str(path), "--quick"),
                             "a recorded program", suite="replay", net=True) for path in args.replay]
     kept = []
@@ -220,11 +223,11 @@ def write_files(args: argparse.Namespace, session: Session, summary: dict, seed:
     text = json.dumps(document(args, session, summary, seed), indent=None if args.compact else 1,
                       ensure_ascii=False) + "\n"
     for path in jsons:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     drawn = [*((["report.py"], p) for p in pages), *((["plot.py"], p) for p in charts)]
     if len(session.allocators) > 1:
         drawn += [(["plot.py", "--means"], p) for p in scatters]
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
         file.write(text)
         file.flush()
         for (tool, *flags), path in drawn:
@@ -275,18 +278,22 @@ def main() -> int:
         return 130 if schedule.interrupted else 1
     summary = summarise(session, reference)
     if args.instructions and not schedule.interrupted:
-        instructions.add(session, summary["rows"])
-    if not schedule.interrupted:  # files of earlier runs are better than part of this one
-        write_files(args, session, summary, seed)
+        try:
+            instructions.add(session, summary["rows"])
+        except KeyboardInterrupt:
+            print("\nInterrupted: not all instructions are counted.", file=sys.stderr)
     print_table(summary)
     print_details(summary)
     print_notes(session, summary)
+    if not schedule.interrupted:  # files of earlier runs are better than part of this one
+        write_files(args, session, summary, seed)
     if schedule.interrupted:
         return 130
     return 1 if session.failures else 0
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = main()
         sys.stdout.flush()

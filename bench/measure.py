@@ -54,9 +54,12 @@ def read_line(path: str) -> str:
 
 
 def describe_machine() -> dict:
-    revision = subprocess.run(["git", "-C", str(REPO), "describe", "--always", "--dirty"],
-                              capture_output=True, text=True).stdout.strip()
-    return {"cpu": first_match("/proc/cpuinfo", "model name"), "cpus": os.cpu_count(),
+    try:
+        revision = subprocess.run(["git", "-C", str(REPO), "describe", "--always", "--dirty"],
+                                  capture_output=True, text=True).stdout.strip()
+    except OSError:  # no git here
+        revision = ""
+    return {"cpu": first_match("/proc/cpuinfo", "model name") or platform.machine(), "cpus": os.cpu_count(),
             "memory": first_match("/proc/meminfo", "MemTotal"),
             "kernel": platform.release().split("-")[0], "libc": " ".join(platform.libc_ver()),
             "thp": read_line("/sys/kernel/mm/transparent_hugepage/enabled"),

@@ -106,7 +106,7 @@ def print_notes(session: Session, summary: dict) -> None:
 def write_csv(path: Path, summary: dict) -> None:
     rows = [{k: v for k, v in row.items() if k != "details"} | row.get("details", {}) for row in summary["rows"]]
     names = list(dict.fromkeys(k for row in rows for k in row))
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(rows)
@@ -114,7 +114,7 @@ def write_csv(path: Path, summary: dict) -> None:
 
 def write_mimalloc_csv(path: Path, session: Session) -> None:
     """One line per run, with the columns of mimalloc-bench."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         file.write("# benchmark allocator elapsed rss user sys page-faults page-reclaims\n")
         for r in session.records:
             file.write(f"{r['benchmark']} {r['allocator']} {r['wall_s']:.3f} {r['maxrss_kib']} "

@@ -111,8 +111,8 @@ def main() -> int:
     plot.draw_means(result, source.with_name(source.stem + "-means.svg"), names=shown)
     plot.draw(result, source.with_suffix(".svg"), "core" if "core" in results.suites(result) else None)
     readme = ROOT / "README.md"
-    before, _, after = readme.read_text().split(MARK)
-    readme.write_text(f"{before}{MARK}\n{block(result, source, shown)}{MARK}{after}")
+    before, _, after = readme.read_text(encoding="utf-8").split(MARK)
+    readme.write_text(f"{before}{MARK}\n{block(result, source, shown)}{MARK}{after}", encoding="utf-8")
     return 0
 
 

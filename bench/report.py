@@ -123,7 +123,7 @@ def svg_of(number: int, draw) -> str | None:
         out = Path(folder) / "chart.svg"
         if draw(out) is False:
             return None
-        text = out.read_text()
+        text = out.read_text(encoding="utf-8")
     text = text[text.index("<svg"):]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     # Marks and clip paths are referred to by ids, which have to differ from chart to chart.
@@ -261,7 +261,7 @@ def main() -> int:
     args = parser.parse_args()
     result = results.load(args.result)
     deps.need("matplotlib")
-    args.out.write_text(render(result))
+    args.out.write_text(render(result), encoding="utf-8")
     return 0
 
 

@@ -13,7 +13,7 @@ ALL = "all"
 def load(path: Path) -> dict:
     """Ends the program with status 2 and a line if it cannot be."""
     try:
-        result = json.loads(path.read_text())
+        result = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         wrong = error.strerror
     except ValueError:

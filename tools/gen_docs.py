@@ -4,6 +4,7 @@
 gen_docs.py          write them
 gen_docs.py --check  exit 1 if they are not what would be written
 """
+import argparse
 import pathlib
 import re
 import sys
@@ -65,10 +66,13 @@ def stats():
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="say what is stale, and write nothing")
+    check = parser.parse_args().check
     stale = False
     for name, text in (("options.md", options()), ("stats.md", stats())):
         path = ROOT / "docs" / name
-        if "--check" in sys.argv[1:]:
+        if check:
             if not path.exists() or path.read_text() != text:
                 print(f"docs/{name} is stale: run tools/gen_docs.py")
                 stale = True

@@ -8,6 +8,7 @@ counts and link-time optimisation. Then compares it with build/libhakmem.so in
 interleaved runs, which is the answer to whether it gives anything.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -59,12 +60,15 @@ def move_counts():
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-compare", action="store_true", help="with the library as it is built otherwise")
+    args = parser.parse_args()
     train(build(TRAIN, "generate"))
     move_counts()
     shutil.rmtree(FOLDER, ignore_errors=True)
     library = build(FOLDER, "use")
     print("built", os.path.relpath(library, ROOT))
-    if "--no-compare" in sys.argv:
+    if args.no_compare:
         return 0
     return subprocess.run([sys.executable, "-B", os.path.join(ROOT, "bench", "compare.py"), "--allocators",
                            f"plain={BUILD}/libhakmem.so,pgo={library}", "--benchmarks",

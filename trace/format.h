@@ -10,6 +10,7 @@
 #define TRACE_VERSION 1
 #define TRACE_CHUNK 65536u // bytes; a multiple of every OS page size
 #define TRACE_HEADER 32u
+#define TRACE_MAX_THREADS (1u << 20) // that a reader believes in
 
 // In front of every chunk. `used` counts the bytes of records behind the header; it is
 // stored after the bytes it counts, so a file is whole whenever its program dies.

@@ -21,7 +21,6 @@
 #define GIVEN_UP 0xff
 // A sequence number beyond this many per byte of file is not believed.
 #define NUMBERS_PER_BYTE 16
-#define MAX_THREADS (1u << 20)
 
 typedef struct {
   const char *program, *path;
@@ -90,7 +89,7 @@ static void advance(loader_t *l, segment_t *s, uint64_t by) {
 
 static void begin_segment(loader_t *l, segment_t *s) {
   uint64_t thread = number(l), sequence = number(l), microseconds = number(l);
-  if (thread >= MAX_THREADS) corrupt(l, "an impossible thread number");
+  if (thread >= TRACE_MAX_THREADS) corrupt(l, "an impossible thread number");
   *s = (segment_t){.begun = true, .thread = (uint32_t)thread};
   advance(l, s, sequence);
   if (thread >= l->trace.threads) l->trace.threads = (uint32_t)thread + 1;

@@ -226,9 +226,16 @@ static COLD bool next_chunk(uint64_t sequence) {
     chunk = state->idle_count > 0 ? state->idle[--state->idle_count] : new_chunk();
   unlock();
   if (full != NULL) munmap(full, TRACE_CHUNK);
+  if (chunk != NULL && me.thread == 0) {
+    me.thread = atomic_fetch_add(&state->threads, 1) + 1;
+    if (me.thread > TRACE_MAX_THREADS) {
+      stop("more threads than a trace can hold");
+      munmap(chunk, TRACE_CHUNK);
+      chunk = NULL;
+    }
+  }
   me.chunk = me.at = me.end = chunk;
   if (chunk != NULL) {
-    if (me.thread == 0) me.thread = atomic_fetch_add(&state->threads, 1) + 1;
     me.end = chunk + TRACE_CHUNK;
     unsigned char *at = chunk + TRACE_HEADER + ((trace_header_t *)chunk)->used;
     *at++ = TRACE_SEGMENT;

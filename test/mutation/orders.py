@@ -173,9 +173,10 @@ def hits_of(copy: Copy, run: Run, folder: str) -> tuple[int, ...]:
     path, program = os.path.join(folder, f"hits.{run.name}"), os.path.join(copy.build, "test", run.command[0])
     if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(program):
         return struct.unpack(f"<{len(copy.places)}I", read(path) or b"")
-    write(path, bytes(4 * len(copy.places)))
-    if wrong := copy.run(run, HAK_ORDER_HITS=path):
+    write(path + ".new", bytes(4 * len(copy.places)))
+    if wrong := copy.run(run, HAK_ORDER_HITS=path + ".new"):
         raise SystemExit(f"{run.name} does not pass as things are: {wrong}")
+    os.replace(path + ".new", path)  # of a whole run only
     return struct.unpack(f"<{len(copy.places)}I", read(path) or b"")
 
 
@@ -189,6 +190,11 @@ def main() -> int:
     args = parser.parse_args()
     os.makedirs(args.folder, exist_ok=True)
     copy = Copy(args.folder)
+    known = {place.name for place in copy.places} | {place.name.split(":")[0] for place in copy.places}
+    if unknown := [name for name in args.place if name not in known]:
+        parser.error(f"no place {unknown[0]}")
+    if unknown := [name for name in args.runs.split() if name not in [run.name for run in RUNS]]:
+        parser.error(f"no run {unknown[0]}")
     runs = [run for run in RUNS if run.name in args.runs.split()]
     copy.make(args.jobs, runs)
     hits = {run: hits_of(copy, run, args.folder) for run in runs}

@@ -80,7 +80,8 @@ def glibc(folder: str, short: bool) -> dict[str, Command]:
     with tarfile.open(tarball) as tar:
         top = tar.getnames()[0].split("/")[0]
         wanted = re.compile(rf"{re.escape(top)}/(malloc|support|include|sysdeps/generic|test-skeleton\.c)(/|$)")
-        tar.extractall(folder, [m for m in tar.getmembers() if wanted.match(m.name)], filter="data")
+        tar.extractall(folder, [m for m in tar.getmembers() if wanted.match(m.name)],
+                       **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # not before 3.11.4
     source = os.path.join(folder, top)
     header = os.path.join(folder, "build.h")
     with open(header, "w", encoding="utf-8") as f:

@@ -346,6 +346,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the samples go")
     parser.add_argument("--chart", type=Path, help="where a chart of them goes; needs --json")
     args = parser.parse_args()
+    for path in filter(None, (args.json, args.chart)):
+        path.parent.mkdir(parents=True, exist_ok=True)  # now, and not after a day
     checks, skipped, record = soak(args.build.resolve(), args.time)
     for check in checks:
         print(f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {check.text}")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from . import ToolError
-from .launch import ROOT
+from .launch import ROOT, wait_for_end
 
 BENCH = os.path.join(ROOT, "bench")
 MINUTES = 45  # that a run may take, if nothing else is said; it ends earlier if all figures are settled
@@ -54,7 +54,7 @@ def label(text):
     name, equals, _ = base.partition("=")
     if equals:
         return name
-    return os.path.basename(os.path.realpath(base)) if "/" in base and not settings else text
+    return ":".join([os.path.basename(base), *settings])
 
 
 def command(args):
@@ -66,4 +66,5 @@ def command(args):
 
 
 def compare(words):
-    return subprocess.run([sys.executable, "-B", os.path.join(BENCH, "compare.py"), *words]).returncode
+    # An interrupt at the terminal is compare.py's too, which then prints what it has.
+    return wait_for_end(subprocess.Popen([sys.executable, "-B", os.path.join(BENCH, "compare.py"), *words]))

@@ -130,6 +130,7 @@ def open_what_is_closed():
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
+    sys.stdout.reconfigure(errors="backslashreplace")  # names of files that are no text here
 
 
 def main(argv=None):

@@ -82,6 +82,16 @@ def wait(process, sink):
         raise
 
 
+def wait_for_end(process):
+    """Exit status, as a shell shows it, of a process that gets the terminal's interrupts too, and decides."""
+    while True:
+        try:
+            status = process.wait()
+            return status if status >= 0 else 128 - status
+        except KeyboardInterrupt:
+            pass
+
+
 def by_hand(cmd, environment, sink, given):
     start = time.monotonic()
     pid = os.posix_spawnp(

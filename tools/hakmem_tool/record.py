@@ -2,13 +2,14 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 
 from userfiles import check_writable, loadable
 
 from . import ToolError, explain
-from .launch import ROOT, find_program
+from .launch import ROOT, find_program, wait_for_end
 from .run import library_file
 from .stats import bytes_text
 
@@ -39,8 +40,9 @@ def record(args):
     environment = os.environ | {"HAKTRACE_FILE": trace, "LD_PRELOAD": ":".join(preload)}
     if args.limit is not None:
         environment["HAKTRACE_LIMIT"] = str(args.limit)
-    status = subprocess.run(cmd, env=environment).returncode
-    status = status if status >= 0 else 128 - status
+    with subprocess.Popen(cmd, env=environment) as process:
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        status = wait_for_end(process)
     report(trace, cmd)
     return status
 

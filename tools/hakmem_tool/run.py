@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 
@@ -15,7 +16,8 @@ from userfiles import is_library, loadable
 from . import ToolError, explain, stats
 from .launch import ROOT, Cost, launch
 
-SHOWN_LINES = 40  # of the program's output
+SHOWN_LINES = 40   # of the program's output
+SHOWN_WIDTH = 300  # characters of each
 
 
 @dataclasses.dataclass
@@ -75,6 +77,10 @@ def command(args):
     other = {}
     if args.against != "system":
         other = {"LD_PRELOAD": preload(library_file(args.against, "--against: the allocator"))}
+        tried = subprocess.run(["true"], env=os.environ | other, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               text=True, errors="replace")
+        if tried.returncode or "cannot be preloaded" in tried.stderr:
+            raise ToolError(f"--against: {args.against} cannot be preloaded: {tried.stderr.strip()[-300:]}")
     try:
         with open(args.stdin, "rb"):
             pass
@@ -86,7 +92,9 @@ def command(args):
         cmd, environment = default_command()
 
     # So that the folder goes away, and the program too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda received, _: sys.exit(128 + received))
     folder = tempfile.mkdtemp(prefix="hakmem-run-")
     try:
         runner = Runner(cmd, environment, args.stdin, folder)
@@ -113,6 +121,10 @@ def judge(args, runner, other, base, ours):
         print("  one run each: too few to quote; --runs 5 alternates and shows the fastest")
     print()
 
+    killed = [run for run in ours if run.cost.status > 128 and not run.processes]
+    if killed and not any(run.cost.status > 128 for run in base):
+        raise ToolError(f"exit status {statuses(base)} with {title}, {statuses(ours)} with HAKMEM: killed by signal "
+                        f"{killed[0].cost.status - 128} there, so it wrote no statistics")
     for run in ours:
         check_served(runner.cmd, run)
     print("\n".join(stats.report(stats.add_up(mine.processes.values()), len(mine.processes))))
@@ -121,9 +133,8 @@ def judge(args, runner, other, base, ours):
     print()
 
     problems = []
-    statuses = {run.cost.status for run in base + ours}
-    if len(statuses) > 1:
-        problems.append(f"exit status {peer.cost.status} with {title}, {mine.cost.status} with HAKMEM")
+    if len({run.cost.status for run in base + ours}) > 1:
+        problems.append(f"exit status {statuses(base)} with {title}, {statuses(ours)} with HAKMEM")
     verdict = "output not compared"
     if not args.no_compare:
         different = [run for run in base[1:] + ours if not same_output(base[0], run)]
@@ -139,6 +150,10 @@ def judge(args, runner, other, base, ours):
     ended = f", exit status {status} with either" if status else ""
     print(f"ok: served by {os.path.relpath(args.lib)}, {verdict}{ended}")
     return status
+
+
+def statuses(runs):
+    return ", ".join(dict.fromkeys(str(run.cost.status) for run in runs))
 
 
 def check_served(cmd, run):
@@ -159,22 +174,38 @@ def check_served(cmd, run):
 
 def cost_table(title, peer, mine):
     yield f"  {'':<14}{title[:18]:>18}{'HAKMEM':>14}{'ratio':>9}"
-    rows = (("time", peer.wall, mine.wall, "{:.2f} s"),
-            ("  in program", peer.user, mine.user, "{:.2f} s"),
-            ("  in kernel", peer.sys, mine.sys, "{:.2f} s"),
-            ("peak RSS", peer.maxrss / 1024, mine.maxrss / 1024, "{:,.1f} MiB"),
-            ("page faults", peer.minflt + peer.majflt, mine.minflt + mine.majflt, "{:,}"))
+    rows = (("time", peer.wall, mine.wall, seconds),
+            ("  in program", peer.user, mine.user, seconds),
+            ("  in kernel", peer.sys, mine.sys, seconds),
+            ("peak RSS", peer.maxrss / 1024, mine.maxrss / 1024, "{:,.1f} MiB".format),
+            ("page faults", peer.minflt + peer.majflt, mine.minflt + mine.majflt, "{:,}".format))
     for name, theirs, ours, form in rows:
         ratio = f"{ours / theirs:.2f}" if theirs else "-"
-        yield f"  {name:<14}{form.format(theirs):>18}{form.format(ours):>14}{ratio:>9}"
+        yield f"  {name:<14}{form(theirs):>18}{form(ours):>14}{ratio:>9}"
+
+
+def seconds(value):
+    return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.1f} ms"
+
+
+def printable(line):
+    return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line[:SHOWN_WIDTH])
+
+
+def lines_of(file):
+    """Lines, or what a longer one begins with."""
+    while line := file.readline(1 << 16):
+        yield line
+        while line and not line.endswith("\n"):
+            line = file.readline(1 << 16)
 
 
 def show_output(path):
     count = 0
     with open(path, encoding="utf-8", errors="replace") as f:
-        for count, line in enumerate(f, 1):
+        for count, line in enumerate(lines_of(f), 1):
             if count <= SHOWN_LINES:
-                print("  | " + line.rstrip("\n"))
+                print("  | " + printable(line.rstrip("\n")))
     if count > SHOWN_LINES:
         print(f"  | ... {count - SHOWN_LINES:,} more lines")
     print()

@@ -4,6 +4,7 @@ import os
 import sys
 
 LIBRARY = "libhakmem"
+RECORDER = "libhakmem-record"  # is no allocator
 
 
 def mapped_library(pid):
@@ -14,7 +15,8 @@ def mapped_library(pid):
     with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             fields = line.rstrip("\n").split(maxsplit=5)
-            if len(fields) == 6 and os.path.basename(fields[5]).startswith(LIBRARY):
+            name = os.path.basename(fields[5]) if len(fields) == 6 else ""
+            if name.startswith(LIBRARY) and not name.startswith(RECORDER):
                 return fields[5]
     return None
 
@@ -22,7 +24,7 @@ def mapped_library(pid):
 def command(args):
     try:
         path = mapped_library(args.pid)
-        with open(f"/proc/{args.pid}/comm", encoding="utf-8") as f:
+        with open(f"/proc/{args.pid}/comm", encoding="utf-8", errors="replace") as f:
             name = f.read().strip()
     except FileNotFoundError:
         print(f"hakmem: no process {args.pid}", file=sys.stderr)

@@ -50,7 +50,7 @@ def run(command, library, folder, environment):
     done = subprocess.run(["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
                            "--compress-pos=no", f"--callgrind-out-file={out}", *command],
                           env=environment | {"LD_PRELOAD": loadable(library.path)}, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True)
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if not os.path.exists(out):
         return None, f"callgrind ended with {done.returncode}: {done.stderr.strip()[-300:]}"
     with open(out, encoding="utf-8", errors="replace") as f:

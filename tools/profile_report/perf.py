@@ -68,7 +68,8 @@ def run(command, library, folder, environment, name):
     # The library is for the program, not for perf.
     done = subprocess.run(["perf", "record", "-q", "-g", "-F", FREQUENCY, "-e", name, "-o", data, "--",
                            "env", f"LD_PRELOAD={loadable(library.path)}", *command], env=environment,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          errors="replace")
     if not os.path.exists(data):
         return None, f"perf record ended with {done.returncode}: {done.stderr.strip()[-300:]}"
     script = subprocess.run(["perf", "script", "-i", data, "-F", "comm,pid,event,ip,sym,dso"],

@@ -1,8 +1,11 @@
 """Tests of the hakmem command and of check.py that need no built library."""
 
 import argparse
+import contextlib
+import io
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -13,8 +16,9 @@ import unittest
 TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 HAKMEM = os.path.join(os.path.dirname(TOOLS), "hakmem")
 COMPARE = os.path.join(os.path.dirname(TOOLS), "bench", "compare.py")
-sys.path.insert(0, TOOLS)
+sys.path[:0] = [TOOLS, os.path.dirname(COMPARE)]
 
+import allocators  # noqa: E402
 import check  # noqa: E402
 import userfiles  # noqa: E402
 from hakmem_tool import ToolError, bench, explain, record, run, stats, which  # noqa: E402
@@ -87,9 +91,10 @@ class Which(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("no process", done.stderr)
 
-    def test_a_mapped_file_of_that_name_is_found(self):
+    def mapped(self, name):
+        """Of a process that maps a file of that name."""
         with tempfile.TemporaryDirectory(prefix="a b") as folder:
-            path = os.path.join(folder, "libhakmem.so")
+            path = os.path.join(folder, name)
             with open(path, "wb") as f:
                 f.write(bytes(4096))
             program = ("import mmap, sys; f = open(sys.argv[1], 'rb');"
@@ -98,7 +103,12 @@ class Which(unittest.TestCase):
             with subprocess.Popen([sys.executable, "-c", program, path], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE) as process:
                 process.stdout.readline()
-                self.assertEqual(which.mapped_library(process.pid), path)
+                found = which.mapped_library(process.pid)
+                return found and os.path.basename(found)
+
+    def test_a_mapped_file_of_that_name_is_found(self):
+        self.assertEqual(self.mapped("libhakmem.so"), "libhakmem.so")
+        self.assertIsNone(self.mapped("libhakmem-record.so"))
 
 
 class Output(unittest.TestCase):
@@ -135,6 +145,24 @@ class Record(InFolder):
         os.chmod(program, 0o755)
         done = hakmem("record", "-o", os.path.join(self.folder, "trace"), program)
         self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {program}: No such file or directory\n"))
+
+    def test_an_interrupt_is_the_program_s(self):
+        if not os.path.exists(record.RECORDER):
+            self.skipTest("the recorder is not built")
+        ready, ended = (os.path.join(self.folder, name) for name in ("ready", "ended"))
+        program = f"trap 'sleep 0.6; echo >{ended}; exit 3' INT TERM; echo >{ready}; while :; do sleep 0.1; done"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen([sys.executable, HAKMEM, "record", "-o", os.path.join(self.folder, "trace"), "bash", "-c",
+                                   program], stderr=subprocess.DEVNULL, start_new_session=True) as process:
+                while process.poll() is None and not os.path.exists(ready):
+                    time.sleep(0.01)
+                if number == signal.SIGINT:
+                    os.killpg(process.pid, number)  # as the terminal does
+                else:
+                    process.send_signal(number)
+                self.assertEqual(process.wait(20), 3)
+            os.unlink(ready)
+            os.unlink(ended)
 
     def test_where_no_trace_can_be_written(self):
         for trace, why in ((self.folder, "is there and no file"), ("/dev/null", "is there and no file"),
@@ -219,6 +247,23 @@ class Run(InFolder):
                                          Cost(wall=1.0, maxrss=1024)))
         self.assertRegex(lines, r"time +2\.00 s +1\.00 s +0\.50")
         self.assertRegex(lines, r"peak RSS +2\.0 MiB +1\.0 MiB +0\.50")
+        self.assertIn("1.2 ms", "\n".join(run.cost_table("system", Cost(wall=0.00124), Cost(wall=0.001))))
+
+    def test_output_that_is_no_text(self):
+        path = os.path.join(self.folder, "out")
+        with open(path, "wb") as f:
+            f.write(b"a\x1b[31m\xff\tb\n" + b"x" * 200000 + b"\nend\n")
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            run.show_output(path)
+        self.assertEqual(shown.getvalue(), f"  | a\ufffd[31m\ufffd\tb\n  | {'x' * run.SHOWN_WIDTH}\n  | end\n\n")
+
+    def test_a_program_that_is_killed_on_hakmem_alone(self):
+        if not os.path.exists(run.default_library()):
+            self.skipTest("the library is not built")
+        done = hakmem("run", "--quiet", "sh", "-c", "case $LD_PRELOAD in *hakmem*) kill -SEGV $$;; esac")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("exit status 0 with system, 139 with HAKMEM: killed by signal 11", done.stderr)
 
     def test_served_children_count_but_nothing_does_not(self):
         ours = run.Run(Cost(pid=5), "", {6: {"allocs": 3}})
@@ -277,7 +322,7 @@ JUNIT = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-class Bench(unittest.TestCase):
+class Bench(InFolder):
     def words(self, **changes):
         wanted = {"against": "system", "suite": "core", "quick": False, "net": False, "rounds": None,
                   "budget": None, "json": None, "csv": None, "html": None, "out": None, "replay": None,
@@ -307,6 +352,13 @@ class Bench(unittest.TestCase):
     def test_labels(self):
         self.assertEqual(bench.label("old=/tmp/x.so:A=1"), "old")
         self.assertEqual(bench.label("/tmp/libx.so"), "libx.so")
+
+    def test_labels_are_those_of_compare(self):
+        library = self.write("libx.so.1.2", "")
+        link = os.path.join(self.folder, "libx.so")
+        os.symlink(library, link)
+        for text in (link, f"{link}:A=1", f"old={link}", "system:A=1"):
+            self.assertEqual(bench.label(text), allocators.parse_allocator(text, pathlib.Path("/nonexistent")).name)
 
 
 class Check(InFolder):
