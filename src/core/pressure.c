@@ -53,8 +53,9 @@ static bool limit_from(const char *mount, const char *group, const char *file) {
   return true;
 }
 
-// Of a group of v2, which has both files or, the root, neither.
+// Unless HAKMEM_MEMORY_LIMIT says what it is. Of a group of v2, which has both files or, the root, neither.
 static void limits_from(const char *group) {
+  if (hak_option(MEMORY_LIMIT) != 0) return;
   if (limit_from("/sys/fs/cgroup/", group, "/memory.max"))
     limit_from("/sys/fs/cgroup/", group, "/memory.high");
 }
@@ -68,7 +69,7 @@ static void cgroup_line(const char *line) {
     limits_from(group);
     if (!is_limited() && *group > '\n') limits_from("");
     if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure")) pressure_path[0] = 0;
-  } else if ((group = skip(line, ":memory:/")) != NULL) {
+  } else if (hak_option(MEMORY_LIMIT) == 0 && (group = skip(line, ":memory:/")) != NULL) {
     limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes");
     if (!is_limited()) limit_from("/sys/fs/cgroup/memory/", "", "memory.limit_in_bytes");
   }
@@ -79,8 +80,8 @@ void hak_pressure_init(void) {
   uint64_t limit = hak_option(MEMORY_LIMIT);
   hak_store_relaxed(&hak_memory_limit, limit ? limit : UINT64_MAX);
   pressure_path[0] = 0;
-  char path[PATH_MAX_LENGTH], text[2048];
-  if (hak_option(MEMORY_LIMIT) == 0 && build(path, "/proc/self/cgroup", "", "") &&
+  char path[PATH_MAX_LENGTH], text[4096];
+  if ((limit == 0 || hak_option(BACKGROUND)) && build(path, "/proc/self/cgroup", "", "") &&
       hak_os_read_text(path, text, sizeof text)) {
     for (const char *line = text; *line;) {
       cgroup_line(line);

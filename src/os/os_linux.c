@@ -288,27 +288,28 @@ const char *hak_os_env(const char *name) {
   return NULL;
 }
 
+// By number: the C library's functions are points where a thread can be cancelled, free is none.
 int hak_os_open_write(const char *path) {
   KEEP_ERRNO;
-  return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  return (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
 int hak_os_open_read(const char *path) {
   KEEP_ERRNO;
-  return open(path, O_RDONLY | O_CLOEXEC);
+  return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 }
 
 long hak_os_read(int fd, char *buffer, size_t size) {
   KEEP_ERRNO;
   long n;
-  do n = read(fd, buffer, size);
+  do n = syscall(SYS_read, fd, buffer, size);
   while (n < 0 && errno == EINTR);
   return n;
 }
 
 void hak_os_close(int fd) {
   KEEP_ERRNO;
-  close(fd);
+  syscall(SYS_close, fd);
 }
 
 bool hak_os_file(int fd, hak_os_file_t *file) {
@@ -336,7 +337,7 @@ bool hak_os_read_text(const char *path, char *text, size_t size) {
 void hak_os_write(int fd, const char *text, size_t length) {
   KEEP_ERRNO;
   while (length > 0) {
-    ssize_t n = write(fd, text, length);
+    ssize_t n = syscall(SYS_write, fd, text, length);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;
     text += n;

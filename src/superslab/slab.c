@@ -171,14 +171,16 @@ void *hak_slab_chain_end(void *block, uint32_t count) {
 static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
   uint32_t count = (uint32_t)(remote >> HAK_REMOTE_COUNT_SHIFT);
   void *head = (void *)(uintptr_t)(remote & HAK_REMOTE_POINTER_MASK);
-  hak_owner_add(&slab->frees_left, -(uint64_t)count);
   if (slab->free && count > WALK_MAX) {
     ((void **)head)[1] = (void *)(uintptr_t)slab->chains;
     slab->chains = remote;
-    return count;
+  } else {
+    if (slab->free) hak_link_set(hak_slab_chain_end(head, count), slab->free);
+    slab->free = head;
   }
-  if (slab->free) hak_link_set(hak_slab_chain_end(head, count), slab->free);
-  slab->free = head;
+  // Last: who ends the process in a signal's handler counts what is in no list (audit.c).
+  atomic_signal_fence(memory_order_release);
+  hak_owner_add(&slab->frees_left, -(uint64_t)count);
   return count;
 }
 

@@ -145,9 +145,12 @@ uint32_t hak_slab_carve_absent(hak_slab_t *slab) {
   const size_t page = hak_os_page_size, size = slab->size;
   if (slab->absent == 0) return 0;
   unsigned i = hak_low_bit(slab->absent);
-  slab->absent &= slab->absent - 1;
   uint32_t first = first_from(slab, i * page, size), end = first_from(slab, (i + 1) * page, size);
   if (end > slab->capacity) end = slab->capacity;
-  hak_slab_list(slab, slab->start + first * size, end - first);
+  char *block = slab->start + first * size;
+  // The page fault comes first, as signals are delivered with it: see above.
+  *(volatile char *)block = 0;
+  slab->absent &= slab->absent - 1;
+  hak_slab_list(slab, block, end - first);
   return end - first;
 }

@@ -350,7 +350,10 @@ static void call_wrongly(slot_t *slot, const op_t *op) {
   switch (op->argument % 8) {
   case 0: free(p + 1 + op->code % 15); return;
   case 1: free(slots); return;
-  case 2: hak_free_sized(p, 2 * usable + 100); return;
+  case 2: // says so, and frees it; not in the secure library
+    if (!HAK_SECURE) forget(slot), slot->p = NULL;
+    hak_free_sized(p, 2 * usable + 100);
+    return;
   case 3:
     release(slot, &freeing);
     if (freed_here(p, usable)) hak_free(p);

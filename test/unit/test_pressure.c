@@ -100,6 +100,23 @@ static void the_option_comes_first(void) {
   put("/sys/fs/cgroup/a/memory.max", "1000000\n");
   hak_option(MEMORY_LIMIT) = 2000000;
   CHECK_EQUAL(limit(), 2000000);
+  // With a helper thread, which looks at it, the group's pressure is known all the same.
+  put("/sys/fs/cgroup/a/memory.pressure", "some avg10=0.50 avg60=9.00 avg300=0.00 total=1\n");
+  CHECK_EQUAL(hak_pressure(), 0);
+  hak_option(BACKGROUND) = 1;
+  CHECK_EQUAL(limit(), 2000000);
+  CHECK_EQUAL(hak_pressure(), 50);
+}
+
+// cgroup v1 with long names, the memory group behind 2 KiB of others.
+static void many_lines(void) {
+  char text[4000] = "";
+  for (unsigned i = 0; i < 12; i++)
+    sprintf(text + strlen(text), "%u:name%u:/%0200u\n", 13 - i, i, i);
+  strcat(text, "1:memory:/a\n");
+  put("/proc/self/cgroup", text);
+  put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "200000000\n");
+  CHECK_EQUAL(limit(), 200000000);
 }
 
 static void pressure(void) {
@@ -122,12 +139,13 @@ ISOLATED(version_2_in_a_container)
 ISOLATED(version_1)
 ISOLATED(nonsense)
 ISOLATED(the_option_comes_first)
+ISOLATED(many_lines)
 ISOLATED(pressure)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(nothing_there), TEST(version_2), TEST(version_2_in_a_container), TEST(version_1),
-      TEST(nonsense), TEST(the_option_comes_first), TEST(pressure),
+      TEST(nonsense), TEST(the_option_comes_first), TEST(many_lines), TEST(pressure),
   };
   return RUN(tests);
 }
