@@ -220,36 +220,31 @@ static bool shrunk_to(const hak_block_t *block, size_t size) {
                                    hak_load_relaxed(&shrinking_failed));
 }
 
-// Whether p may be freed; where HAKMEM_ABORT=0 that is so with a wrong size too, as p tells what is
-// meant. Not in the secure library.
-static bool check_size(const char *function, void *p, size_t alignment, size_t size,
-                       bool reallocated) {
+// Frees p; if the process goes on (HAKMEM_ABORT=0) with a wrong size too, as p tells what is meant.
+// Not in the secure library.
+static void free_checked(const char *function, void *p, size_t alignment, size_t size,
+                         bool reallocated, hak_misuse_size_t *report) {
   hak_block_t block;
-  if (!hak_front_find(p, function, &block)) return false;
-  if (served_by(&block, alignment, size) || (reallocated && shrunk_to(&block, size))) return true;
-  hak_misuse_size(function, p, size, block.usable);
-  return !HAK_SECURE;
+  if (!p || !hak_front_find(p, function, &block)) return;
+  if (!served_by(&block, alignment, size) && !(reallocated && shrunk_to(&block, size))) {
+    report(function, p, size, block.usable);
+    if (HAK_SECURE) return;
+  }
+  hak_front_free(p, function);
 }
 
 void hak_api_delete_sized(void *p, size_t alignment, size_t size) {
-  hak_block_t block;
-  if (!p || !hak_front_find(p, "operator delete", &block)) return;
-  if (!served_by(&block, alignment, size)) {
-    hak_misuse_delete_size(p, size, block.usable);
-    if (HAK_SECURE) return;
-  }
-  hak_front_free(p, "operator delete");
+  free_checked("operator delete", p, alignment, size, false, hak_misuse_delete_size);
 }
 
 HAK_EXPORT void hak_free_sized(void *p, size_t size) {
-  if (hak_front_free_sized_any(p, size, "free_sized") || p == NULL) return;
-  if (check_size("free_sized", p, 1, size, true)) hak_front_free(p, "free_sized");
+  if (!hak_front_free_sized_any(p, size, "free_sized"))
+    free_checked("free_sized", p, 1, size, true, hak_misuse_size);
 }
 
 HAK_EXPORT void hak_free_aligned_sized(void *p, size_t alignment, size_t size) {
-  if (hak_front_free_aligned_sized(p, alignment, size, "free_aligned_sized") || p == NULL) return;
-  if (check_size("free_aligned_sized", p, alignment, size, false))
-    hak_front_free(p, "free_aligned_sized");
+  if (!hak_front_free_aligned_sized(p, alignment, size, "free_aligned_sized"))
+    free_checked("free_aligned_sized", p, alignment, size, false, hak_misuse_size);
 }
 
 // ---------------------------------------------------------------------------

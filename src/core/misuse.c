@@ -44,14 +44,14 @@ void hak_misuse_size(const char *function, const void *p, size_t size, size_t bl
   hak_misuse_finish();
 }
 
-void hak_misuse_delete_size(const void *p, size_t size, size_t block_size) {
+void hak_misuse_delete_size(const char *function, const void *p, size_t size, size_t block_size) {
   static _Atomic bool said; // relaxed: nothing else is told by it
   if (HAK_SECURE) {
-    hak_misuse_size("operator delete", p, size, block_size);
+    hak_misuse_size(function, p, size, block_size);
   } else if (!hak_load_relaxed(&said)) {
     hak_store_relaxed(&said, true);
-    hak_warning("operator delete(%p): size %u does not belong to a %u-byte block", p,
-                (uint64_t)size, (uint64_t)block_size);
+    hak_warning("%s(%p): size %u does not belong to a %u-byte block", function, p, (uint64_t)size,
+                (uint64_t)block_size);
     count_misuse();
   }
 }

@@ -29,9 +29,10 @@ HAK_COLD void hak_misuse_overflow(const char *function, const void *p, size_t bl
 HAK_COLD void hak_misuse_written(const void *p, size_t block_size);
 // So many blocks of a slab cannot be found any more.
 HAK_COLD void hak_misuse_lost(const void *slab, size_t block_size, uint64_t blocks);
-HAK_COLD void hak_misuse_size(const char *function, const void *p, size_t size, size_t block_size);
+typedef void hak_misuse_size_t(const char *function, const void *p, size_t size, size_t block_size);
+HAK_COLD hak_misuse_size_t hak_misuse_size;
 // The same of operator delete. In the default library a warning, the first time only: C++ programs
 // have wrong sizes that nothing has ever told them of, and here they do no harm.
-HAK_COLD void hak_misuse_delete_size(const void *p, size_t size, size_t block_size);
+HAK_COLD hak_misuse_size_t hak_misuse_delete_size;
 
 #endif
