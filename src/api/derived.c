@@ -34,19 +34,29 @@ HAK_INLINE bool ours(uintptr_t function, uintptr_t own) {
 #define OURS(name) ours((uintptr_t)(name), (uintptr_t)(hak_##name))
 
 // The C library's stands there when this library came by dlopen: who finds these functions
-// by dlsym means our blocks.
-static bool of_program(uintptr_t function) {
-  return !hak_api_same_object(function, (uintptr_t)__errno_location);
+// by dlsym means our blocks. Else it is the program's, or the program's entry that leads to ours:
+// such are in programs that are not position-independent and take its address. Found out once;
+// relaxed, as it has been so since the program was loaded.
+static bool of_program(uintptr_t function, _Atomic uint8_t *known) {
+  enum { UNKNOWN, C_LIBRARY, PROGRAM };
+  uint8_t whose = hak_load_relaxed(known);
+  if (whose == UNKNOWN) {
+    whose = hak_api_same_object(function, (uintptr_t)__errno_location) ? C_LIBRARY : PROGRAM;
+    hak_store_relaxed(known, whose);
+  }
+  return whose == PROGRAM;
 }
 
 static HAK_COLD void *other_realloc(void *p, size_t count, size_t size) {
   size_t total;
   if (__builtin_mul_overflow(count, size, &total)) return hak_api_no_memory();
-  return of_program((uintptr_t)realloc) ? realloc(p, total) : hak_realloc(p, total);
+  static _Atomic uint8_t known;
+  return of_program((uintptr_t)realloc, &known) ? realloc(p, total) : hak_realloc(p, total);
 }
 
 static HAK_COLD void other_free(void *p) {
-  if (of_program((uintptr_t)free)) free(p);
+  static _Atomic uint8_t known;
+  if (of_program((uintptr_t)free, &known)) free(p);
   else hak_free(p);
 }
 

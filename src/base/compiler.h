@@ -49,6 +49,11 @@
 #define HAK_TESTING 0
 #endif
 
+// HAK_STATIC: libhakmem.a.
+#ifndef HAK_STATIC
+#define HAK_STATIC 0
+#endif
+
 #if HAK_CHECKS >= 2
 #define HAK_ASSERT(x) \
   do { \

@@ -191,6 +191,8 @@ bool hak_os_filled_by(const void *p, size_t size, unsigned pages) {
   if (size < before_start + hak_os_page_size) return false;
   size -= before_start;
   uint64_t at = (uintptr_t)p ^ size; // pseudo-random, so at no stride that a program may have
+  // Once before it counts: pages of these calls' own code may have been touched by nobody yet.
+  if (faults() < 0 || !readable(start, 0)) return false;
   long before = faults();
   for (unsigned i = 0; i < pages; i++) {
     at = next_random(at);

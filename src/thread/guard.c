@@ -73,7 +73,8 @@ static void print_stack(const char *title, const trace_t *stack, const char *own
 static void print_stacks(const place_t *place, bool accessed) {
   hak_module_t own;
   trace_t here;
-  if (!hak_module_of((const void *)(uintptr_t)&print_stacks, &own)) own.name[0] = 0;
+  // Linked in, the library's frames are in the program's module: all are shown.
+  if (HAK_STATIC || !hak_module_of((const void *)(uintptr_t)&print_stacks, &own)) own.name[0] = 0;
   here.count = hak_os_stack(here.frames, FRAMES);
   print_stack(accessed ? "accessed by" : "called by", &here, own.name);
   print_stack("allocated by", &place->allocated, own.name);

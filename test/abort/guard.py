@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs one case of guard.c and looks at the report.
 
-    guard.py --lib LIBHAKMEM --program GUARD CASE SIGNAL STACK...
+    guard.py [--lib LIBHAKMEM] --program GUARD CASE SIGNAL STACK...
 
 The first line on stderr must be the one that the program announces. The stacks named must
-follow in that order, each with a frame in the program. The program must die by SIGNAL
+follow in that order, each with frames in the program. The program must die by SIGNAL
 (0: end with status 0 and say nothing).
 """
 
@@ -40,14 +40,15 @@ def problems(program: str, done: subprocess.CompletedProcess[str], number: int,
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lib", required=True)
+    parser.add_argument("--lib", help="default: the program has one linked in")
     parser.add_argument("--program", required=True)
     parser.add_argument("case")
     parser.add_argument("signal")
     parser.add_argument("stacks", nargs="*")
     args = parser.parse_args()
-    environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": os.path.abspath(args.lib),
-                   "HAKMEM_GUARD": "1/1"}
+    environment = {"PATH": os.environ["PATH"], "HAKMEM_GUARD": "1/1"}
+    if args.lib:
+        environment["LD_PRELOAD"] = os.path.abspath(args.lib)
     done = subprocess.run([args.program, args.case], env=environment, text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=50)
     number = signal.Signals[args.signal].value if args.signal != "0" else 0

@@ -156,6 +156,13 @@ def programs_own_malloc(c):
     c.run(c.program("own_malloc"))
 
 
+def addresses_in_the_program(c):
+    """Whose free and realloc are is found out once, where their addresses are the program's own."""
+    out, _ = c.run(c.program("address_taken"))
+    asked = re.fullmatch(r"taken, asked (\d+) times\n", out)
+    check(asked and int(asked[1]) <= 4, out)
+
+
 def programs_own_operator_new(c):
     """The forms of new and delete that the program has not replaced call those it has."""
     c.run(c.program("own_new"))
