@@ -78,14 +78,22 @@ static void unlink_blocks(hak_slab_t *slab, uint32_t pages) {
   }
 }
 
-// Chains that were taken back whole become part of the free list.
+// Chains that were taken back whole become part of the free list. Who ends the process in a
+// signal's handler finds each block in one list, or held (audit.c).
 static void join_chains(hak_slab_t *slab) {
-  void *free = slab->free;
-  for (uint32_t count; (count = hak_slab_next_chain(slab)) != 0;) {
-    hak_link_set(hak_slab_chain_end(slab->free, count), free);
-    free = slab->free;
+  for (uint64_t chain; (chain = slab->chains) != 0;) {
+    uint32_t count = (uint32_t)(chain >> HAK_REMOTE_COUNT_SHIFT);
+    void **head = (void **)(uintptr_t)(chain & HAK_REMOTE_POINTER_MASK);
+    uint64_t rest = (uint64_t)(uintptr_t)head[1];
+    hak_link_set(hak_slab_chain_end(head, count), slab->free);
+    hak_owner_add(&slab->allocs, count);
+    atomic_signal_fence(memory_order_release);
+    slab->chains = rest;
+    atomic_signal_fence(memory_order_release);
+    slab->free = head;
+    atomic_signal_fence(memory_order_release);
+    hak_owner_add(&slab->allocs, -(uint64_t)count);
   }
-  slab->free = free;
 }
 
 static uint32_t trim_tiny(hak_slab_t *slab) {
