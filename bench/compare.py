@@ -65,6 +65,8 @@ def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
             print(f"compare: {a.name} left out: {error}", file=sys.stderr)
             continue
         chosen.append(a)
+    if not chosen:
+        raise SystemExit("compare: no allocator is left to measure")
     if len({a.name for a in chosen}) != len(chosen):
         raise SystemExit("compare: two allocators have the same name; use LABEL=…")
     return chosen

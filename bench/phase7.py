@@ -42,6 +42,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Percentages against the system allocator.")
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
     print(f"{'benchmark':<20}{'system':>14}{'hakmem':>14}{'floor':>14}{'hakmem/system':>16}"
           f"{'floor/system':>14}{'cost above floor':>18}")
     slower = False

@@ -32,16 +32,18 @@ def main() -> int:
     parser.add_argument("--benchmarks", default=BENCHMARKS)
     parser.add_argument("--out", type=Path, default=FOLDER)
     args = parser.parse_args()
-    sizes = [int(size) for size in args.sizes.split(",")]
-    if any(not 0 <= size <= 64 for size in sizes):
+    sizes = args.sizes.split(",")
+    if not all(size.isdecimal() and int(size) <= 64 for size in sizes):
         parser.error("sizes are 0..64")
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
     run("cmake", "-S", ".", "-B", FOLDER, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DHAK_TESTS=OFF",
         "-DHAK_BENCH=OFF", "-DHAK_L2_RING=64", "-DHAK_L25_RING=32")
     run("cmake", "--build", FOLDER, "--target", "hakmem")
     run("cmake", "--build", "build")
     library = FOLDER / "libhakmem.so"
     allocators = ["hakmem"] + [
-        f"ring{size}={library}:HAKMEM_L2_RING_CAP={size}:HAKMEM_L25_RING_CAP={min(size, 16)}" for size in sizes]
+        f"ring{size}={library}:HAKMEM_L2_RING_CAP={size}:HAKMEM_L25_RING_CAP={min(int(size), 16)}" for size in sizes]
     args.out.mkdir(parents=True, exist_ok=True)
     result = args.out / "ring-sweep.json"
     run(sys.executable, "-B", "bench/compare.py", "--allocators", ",".join(allocators), "--benchmarks",

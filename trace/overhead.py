@@ -59,6 +59,8 @@ def main() -> None:
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
     print("| CPU ns per event | without | preloaded only | recorded | costs | bytes per event |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="hakmem-trace-") as folder:

@@ -6,9 +6,11 @@ do not. What counts is what the server used: CPU seconds and peak RSS.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +20,13 @@ from pathlib import Path
 
 START_LIMIT = 10  # seconds until the server has to listen
 PRELOAD = os.environ.pop("LD_PRELOAD", None)
+PR_SET_PDEATHSIG = 1
+C_LIBRARY = ctypes.CDLL(None)
+
+
+def end_with_parent() -> None:
+    """The runner kills a driver that takes too long (prctl(2))."""
+    C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def status_kib(pid: int, key: str) -> int:
@@ -40,7 +49,7 @@ class Server:
             environment["LD_PRELOAD"] = PRELOAD
         command = [word.replace("{folder}", self.folder) for word in command]
         with open(os.path.join(self.folder, "log"), "wb") as log:
-            self.process = subprocess.Popen(command, env=environment, cwd=self.folder,
+            self.process = subprocess.Popen(command, env=environment, cwd=self.folder, preexec_fn=end_with_parent,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def __enter__(self) -> "Server":
