@@ -23,6 +23,9 @@ def why_not_served(cmd, status):
         return f"{path} is setuid or setgid, so the loader ignores LD_PRELOAD"
     if has_capabilities(path):
         return f"{path} has file capabilities, so the loader ignores LD_PRELOAD"
+    with open(path, "rb") as f:
+        if f.read(5) == b"\x7fELF\x01":
+            return f"{path} is a 32-bit program, and HAKMEM is for 64-bit programs"
     if not is_dynamic_elf(path):
         return f"{path} is statically linked (or no ELF program), so nothing can be preloaded"
     if status > 128:

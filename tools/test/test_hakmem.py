@@ -230,6 +230,11 @@ class Run(InFolder):
             self.skipTest("no static C library")
         self.assertIn("statically linked", explain.why_not_served([program], 0))
 
+    def test_a_32_bit_program_is_explained(self):
+        program = self.write("s", "\x7fELF\x01\x01\x01")
+        os.chmod(program, 0o755)
+        self.assertIn("is a 32-bit program", explain.why_not_served([program], 0))
+
     def test_a_setuid_program_is_explained(self):
         program = self.write("s", "\x7fELF")
         os.chmod(program, 0o4755)
