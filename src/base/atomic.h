@@ -41,7 +41,6 @@
 #define hak_exchange_acq_rel(p, v) atomic_exchange_explicit((p), (v), memory_order_acq_rel)
 #define hak_exchange_seq_cst(p, v) atomic_exchange_explicit((p), (v), memory_order_seq_cst)
 #define hak_fetch_or_seq_cst(p, v) atomic_fetch_or_explicit((p), (v), memory_order_seq_cst)
-#define hak_fetch_or_acq_rel(p, v) atomic_fetch_or_explicit((p), (v), memory_order_acq_rel)
 #define hak_fetch_add_seq_cst(p, v) atomic_fetch_add_explicit((p), (v), memory_order_seq_cst)
 #define hak_fetch_sub_seq_cst(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_seq_cst)
 #define hak_fetch_and_seq_cst(p, v) atomic_fetch_and_explicit((p), (v), memory_order_seq_cst)
@@ -51,7 +50,6 @@
 // After fork: what is right already is not written, so that its page stays the parent's too.
 #define hak_store_if_other(p, v) \
   ((void)(hak_load_relaxed(p) != (v) && (hak_store_relaxed(p, v), 0)))
-#define hak_fence_seq_cst() atomic_thread_fence(memory_order_seq_cst)
 
 typedef _Atomic uint64_t hak_word_t;
 
@@ -117,13 +115,5 @@ HAK_INLINE bool hak_not_below(uint64_t x, const hak_word_t *limit) {
 #else
 #define hak_differs(p, v) (hak_load_relaxed(p) != (v))
 #endif
-
-HAK_INLINE void hak_cpu_relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
-#endif
-}
 
 #endif

@@ -285,6 +285,7 @@ struct hak_heap {
   uint32_t sparse_next;            // the oldest of them, modulo HAK_SPARSE
   hak_regret_t trim_regret;        // thread/sparse.c, like all that follow
   uint64_t tended_at;              // ms
+  uint32_t tend_slab; // where a sweep goes on: this one of its class, 0: at the class's begin
   uint8_t tend_class;
   uint8_t trim_skips; // so many runs do not wait for a trim, as there is a pause
   hak_class_stats_t classes[HAK_CLASSES];

@@ -227,7 +227,8 @@ size_t hak_huge_cache_trim(size_t keep) {
 
 void hak_huge_cache_tend(void) {
   uint64_t now = hak_os_clock_ms();
-  if (now - hak_load_relaxed(&needed_at) >= CALM_MS) {
+  if ((int64_t)(now - hak_load_relaxed(&needed_at)) >= CALM_MS) {
+    hak_store_relaxed(&needed_at, now); // once, as threads that end come by more often
     uint64_t half = hak_load_relaxed(&learnt) / 2;
     hak_store_relaxed(&learnt, half < BOUND_MIN ? 0 : half);
     hak_store_relaxed(&swung, hak_load_relaxed(&swung) / 2);

@@ -98,9 +98,7 @@ unsigned hak_l25_take_apart(hak_slab_t *head) {
   return n;
 }
 
-hak_released_t hak_l25_release(hak_slab_t *head) {
-  return hak_pool_release(head, hak_l25_take_apart(head));
-}
+void hak_l25_release(hak_slab_t *head) { hak_pool_release(head, hak_l25_take_apart(head)); }
 
 bool hak_l25_resize(hak_slab_t *head, size_t size) {
   unsigned have = head->run;

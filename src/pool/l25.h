@@ -20,7 +20,7 @@ void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed, hak_source_t *sourc
 // false if another thread has freed it meanwhile. Then either release it, or take it
 // apart: its slabs, whose number that gives, are the caller's to make blocks of.
 bool hak_l25_claim(hak_slab_t *head);
-hak_released_t hak_l25_release(hak_slab_t *head);
+void hak_l25_release(hak_slab_t *head);
 unsigned hak_l25_take_apart(hak_slab_t *head);
 // A block of neighbouring slabs that are the caller's; contents are what they were.
 // aligned: see hak_l25_alloc.

@@ -188,7 +188,7 @@ static uint32_t keep_now(void) {
   if (hak_mapped_near_limit()) return 0;
   uint32_t keep = hak_load_relaxed(&keep_limit), cap = hak_pool_kept();
   if (keep <= cap) return cap;
-  if (hak_os_clock_ms() - hak_load_relaxed(&regretted_at) < CALM_MS) return keep;
+  if ((int64_t)(hak_os_clock_ms() - hak_load_relaxed(&regretted_at)) < CALM_MS) return keep;
   hak_store_relaxed(&keep_limit, keep / 2);
   hak_store_relaxed(&regretted_at, hak_os_clock_ms());
   return keep / 2 > cap ? keep / 2 : cap;
@@ -368,23 +368,22 @@ static void split_unused(void) {
   }
 }
 
-static hak_released_t release_set(uint32_t number, uint32_t bits) {
+static void release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
   if (got_sparse(old, now)) purge_sparse(number);
   if (empties == 0) {
     wait_for_purge(number);
-    return HAK_RELEASED;
+    return;
   }
   uint32_t keep = keep_now();
-  if (empties <= keep || !evict(number)) return HAK_RELEASED_EMPTY;
+  if (empties <= keep || !evict(number)) return;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
   split_unused();
-  return HAK_RELEASED_EVICTED;
 }
 
-hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n) {
-  return release_set(hak_superslab_number(slab), hak_slab_bits(slab, n));
+void hak_pool_release(hak_slab_t *slab, unsigned n) {
+  release_set(hak_superslab_number(slab), hak_slab_bits(slab, n));
 }
 
 void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel) {
@@ -455,8 +454,9 @@ static uint32_t sweep(uint32_t number) {
 
 bool hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
-  if (now - last < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return false;
-  bool is_due = now - hak_load_relaxed(&second_at) >= CALM_MS;
+  // Signed: another thread may have asked the clock later, and stored it before.
+  if ((int64_t)(now - last) < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return false;
+  bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS;
   if (is_due) {
     hak_store_relaxed(&second_at, now);
     hak_pool_trim_idle(hak_pool_kept());

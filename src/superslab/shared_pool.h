@@ -32,9 +32,8 @@ bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
 bool hak_pool_find_unused(unsigned more, hak_claim_t *claim);
 // fills: see hak_superslab_acquire.
 bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim);
-// Gives them back; kind must be FREE already. What it did is told by the result.
-typedef enum { HAK_RELEASED, HAK_RELEASED_EMPTY, HAK_RELEASED_EVICTED } hak_released_t;
-hak_released_t hak_pool_release(hak_slab_t *slab, unsigned n);
+// Gives them back; kind must be FREE already.
+void hak_pool_release(hak_slab_t *slab, unsigned n);
 
 // Many at once: slabs of one SuperSlab that follow each other go by one compare-and-swap,
 // when one of another SuperSlab comes, or all has been given.

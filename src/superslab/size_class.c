@@ -21,8 +21,7 @@ const hak_class_info_t hak_classes[HAK_CLASSES] = {
               .capacity = (uint16_t)CAPACITY(bytes, slabs), \
               .run = (slabs), \
               .colours = (uint8_t)COLOURS(bytes, slabs), \
-              .spacing = (uint8_t)(SPACING(bytes) - 1), \
-              .inverse = (((uint64_t)1 << 40) + (bytes) - 1) / (bytes)},
+              .spacing = (uint8_t)(SPACING(bytes) - 1)},
 #include "superslab/size_classes.def"
 };
 

@@ -13,10 +13,7 @@ typedef struct {
   uint8_t run;       // slabs per run
   uint8_t spacing;   // bytes to the class below, in HAK_MIN_BLOCKs, less one
   uint8_t colours;   // its slabs or runs begin with a gap of 0 to colours - 1 HAK_COLOURs
-  uint64_t inverse;  // ceil(2^40 / size): offset * inverse >> 40 = offset / size below 2 MiB
 } hak_class_info_t;
-
-#define HAK_CLASS_INVERSE_BITS 40
 
 HAK_INTERNAL extern const hak_class_info_t hak_classes[HAK_CLASSES];
 
@@ -76,11 +73,6 @@ HAK_INLINE size_t hak_aligned_size(size_t size, size_t alignment) {
 HAK_INLINE bool hak_class_serves(unsigned size_class, size_t size) {
   const hak_class_info_t *info = &hak_classes[size_class];
   return (info->size - size) >> HAK_MIN_SHIFT <= info->spacing;
-}
-
-// Number of the block at offset bytes from block 0.
-HAK_INLINE uint32_t hak_class_block_at(unsigned size_class, size_t offset) {
-  return (uint32_t)((offset * hak_classes[size_class].inverse) >> HAK_CLASS_INVERSE_BITS);
 }
 
 #endif

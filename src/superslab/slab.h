@@ -57,9 +57,10 @@ HAK_INLINE void hak_slab_set_roomy(hak_slab_t *slab) {
 #define HAK_HINT_NUMBER_BITS 6
 _Static_assert(HAK_L2_BLOCKS_MAX <= 1 << HAK_HINT_NUMBER_BITS, "every block has a number");
 
-// Whether p is the start of a block of a tiny slab or an L2 run; number is its number. One
-// multiplication: (n * size + r) * ceil(2^64 / size) is n * 2^64 and a fraction that is
-// below the factor if and only if r is 0, for any offset of a run.
+// Whether p is the start of a block of a tiny slab or an L2 run; number is that of the block p is
+// in, from block 0 to the end of the slab or run. One multiplication: (n * size + r) *
+// ceil(2^64 / size) is n * 2^64 and a fraction that is below the factor if and only if r is 0,
+// for any offset of a run.
 HAK_INLINE bool hak_slab_block(const hak_slab_t *slab, const void *p, uint32_t *number) {
   unsigned __int128 product =
       (unsigned __int128)(uint64_t)((const char *)p - slab->start) * slab->inverse;
@@ -112,7 +113,7 @@ HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
 void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count);
 
 // Tiny: put up to batch fresh blocks, in address order, on the (empty) free list;
-// at most one OS page of them, but at least one; if there are none, those of an absent
+// at most 4 KiB of them, but at least one; if there are none, those of an absent
 // page. Returns how many.
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch);
 uint32_t hak_slab_carve_absent(hak_slab_t *slab);

@@ -121,6 +121,7 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
     char *from = hak_slab_start(slab) + first * page;
     given += discard(from, from + n * page);
   }
+  if (gone & unused) slab->zeroed = true; // but for the page where carving goes on: not again
   return given;
 }
 

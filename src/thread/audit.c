@@ -26,19 +26,18 @@ typedef struct {
 // time, which has been reported.
 static bool look(audit_t *audit, const char *block, const char *before) {
   size_t offset = (size_t)(block - audit->start);
-  unsigned c = hak_slab_class(audit->slab);
   if (offset >= audit->slab->capacity * audit->size || offset % HAK_MIN_BLOCK) {
     hak_misuse_written(before ? before : audit->start, 0);
     return false;
   }
-  uint32_t number = hak_class_block_at(c, offset);
-  const char *start = audit->start + number * audit->size;
+  uint32_t number;
+  bool whole = hak_slab_block(audit->slab, block, &number);
   uint64_t bit = (uint64_t)1 << number % 64;
   bool again = audit->seen[number / 64] & bit;
-  if (start != block) hak_misuse_interior("free", block, start, audit->size);
+  if (!whole) hak_misuse_interior("free", block, audit->start + number * audit->size, audit->size);
   else if (again) hak_misuse_double_free("free", block, audit->size);
   audit->seen[number / 64] |= bit;
-  return start == block && !again;
+  return whole && !again;
 }
 
 // False: no block is left to be looked at.

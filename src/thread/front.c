@@ -203,12 +203,14 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask == 0)) {
-    hak_heap_drain(heap);
-    void *borrowed = ring->count == 0 && !exact ? borrow(heap, c, zeroed) : NULL;
-    if (borrowed) return borrowed;
-    if (ring->count == 0 && !(slab = refill(heap, c)) && ring->count == 0) return NULL;
-    // What others freed, or what a reclaim took out of the quarantine: hints come first.
-    if (ring->count) return hak_front_pop_l2(ring);
+    hak_heap_drain(heap); // what others freed is in the ring now, or in the run in front
+    slab = heap->l2[c - HAK_TINY_CLASSES];
+    if (ring->count == 0 && hak_load_relaxed(&slab->mask) == 0) {
+      void *borrowed = exact ? NULL : borrow(heap, c, zeroed);
+      if (borrowed) return borrowed;
+      if (!(slab = refill(heap, c)) && ring->count == 0) return NULL;
+    }
+    if (ring->count) return hak_front_pop_l2(ring); // also what a reclaim took out of quarantine
     mask = hak_load_relaxed(&slab->mask);
   }
   return take_l2(heap, ring, slab, mask, zeroed);
@@ -238,7 +240,7 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, bool aligned, bool *zeroed
 }
 
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
-  if (size >= HAK_ADDRESS_END) return NULL; // nothing is given up for it
+  if ((size | alignment) >= HAK_ADDRESS_END) return NULL; // nothing is given up for it
   hak_heap_tend_shared();
   void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p) {
@@ -416,13 +418,12 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
   switch (kind) {
   case HAK_KIND_TINY:
   case HAK_KIND_L2: {
-    unsigned c = hak_slab_class(slab);
-    block->place = hak_class_size(c);
+    block->place = slab->size;
     start = slab->start;
     if ((const char *)p < start) break; // in the gap before the first block
-    block->number = hak_class_block_at(c, (size_t)((const char *)p - start));
+    (void)hak_slab_block(slab, p, &block->number);
     start += block->number * block->place;
-    if (block->number >= hak_classes[c].capacity) { // behind the last
+    if (block->number >= slab->capacity) { // behind the last
       hak_misuse_foreign(function, p);
       return false;
     }
@@ -471,8 +472,7 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   }
 }
 
-// A run that is not in front is unused now.
-HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) {
+HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) { // which is unused, and not in front
   slab_event(hak_load_relaxed(&slab->holder), slab);
 }
 

@@ -531,7 +531,6 @@ hak_heap_t *hak_heap_enter_new(void) {
 // The heap leaves its thread: everything held back is handed over, empty slabs
 // go, the rest waits for an adopter.
 static void detach(hak_heap_t *heap) {
-  hak_lost_left(heap);
   hand_over(heap);
   hak_heap_drain(heap);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
@@ -564,6 +563,7 @@ void hak_heap_detach_transient(hak_heap_t *heap) {
 void hak_heap_thread_end(void) {
   hak_heap_t *heap = hak_tls_heap;
   if (heap == &hak_heap_none) return;
+  hak_lost_left(heap); // first: else a handler in between would find it lost
   tls_ending = true;
   hak_tls_heap = &hak_heap_none;
   detach(heap);

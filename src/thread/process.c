@@ -14,6 +14,14 @@
 
 _Atomic uint32_t hak_process_state; // 0, 1: a thread is at it, 2: done
 
+static void after_fork_in_child(void) {
+  // What is below the heaps first: they may give slabs back.
+  hak_huge_cache_after_fork();
+  hak_pool_rebuild();
+  hak_heap_after_fork();
+  hak_background_start(); // threads do not survive fork
+}
+
 void hak_process_init_slow(void) {
   uint32_t state = 0;
   if (!hak_cas_acquire(&hak_process_state, &state, 1)) {
@@ -27,23 +35,16 @@ void hak_process_init_slow(void) {
   hak_superslab_init();
   // Release: pairs with the acquire in hak_process_init.
   hak_store_release(&hak_process_state, 2);
-  // Calls the C library, where an interposer may allocate: that works from here on.
+  // Call the C library, which may allocate: that works from here on.
   hak_heap_init_keys();
+  // At the first malloc, which is the loader's as a rule: handlers run in the order in which they
+  // were registered, and those of other libraries may allocate.
+  pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-static void after_fork_in_child(void) {
-  // What is below the heaps first: they may give slabs back.
-  hak_huge_cache_after_fork();
-  hak_pool_rebuild();
-  hak_heap_after_fork();
-  hak_background_start(); // threads do not survive fork
-}
-
-// The constructor runs after the first malloc as a rule. What may allocate
-// (pthread_atfork) or print waits until here.
+// The constructor runs after the first malloc as a rule. What may print waits until here.
 __attribute__((constructor(101))) static void start(void) {
   hak_process_init();
-  pthread_atfork(NULL, NULL, after_fork_in_child);
   hak_options_report();
   hak_pressure_init();
   hak_guard_start();

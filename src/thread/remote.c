@@ -190,7 +190,7 @@ void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, cons
 }
 
 void hak_remote_push_l2(hak_slab_t *slab, uint64_t block, hak_heap_t *mine) {
-  push_l2(slab, block, 1, mine, "free");
+  push_l2(slab, block, 0, mine, "free"); // counted when it was written
 }
 
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {

@@ -22,7 +22,7 @@ static const hak_regret_rule_t trim_rule = {
 #define SWEEP_MS 1000
 #define PART_MS 50
 #define PART_LOOKS 2048
-#define PART_TRIMS 16
+#define PART_TRIMS 64
 
 static bool on(void) { return hak_option(PURGE) >= 2; }
 
@@ -114,24 +114,51 @@ static void unsee_hints(hak_ring_t *ring) {
     hak_hint_slab(ring->hint[i])->seen &= ~((uint64_t)1 << hak_hint_number(ring->hint[i]));
 }
 
+typedef struct {
+  unsigned looks, trims;
+} part_t;
+
+static bool is_over(const part_t *part) {
+  return part->looks >= PART_LOOKS || part->trims >= PART_TRIMS;
+}
+
+// Slabs of the class from i on. Returns where the part is over, 0: at their end.
+static uint32_t tend_slabs(hak_heap_t *heap, unsigned c, uint32_t i, part_t *part) {
+  if (c >= HAK_TINY_CLASSES) unsee_hints(&heap->ring[c - HAK_TINY_CLASSES]);
+  for (; i != 0 && !is_over(part); part->looks++) {
+    hak_slab_t *slab = hak_slab_at(i);
+    part->trims += tend_slab(heap, slab);
+    i = slab->next;
+  }
+  return i;
+}
+
+static uint32_t tend_class(hak_heap_t *heap, unsigned c, part_t *part) {
+  uint32_t i = tend_slabs(heap, c, heap->partial[c], part);
+  hak_slab_t *front = hak_heap_front(heap, c);
+  if (c >= HAK_TINY_CLASSES && front != &hak_slab_none) part->trims += tend_slab(heap, front);
+  return i;
+}
+
+// The slab that the part before stopped at, 0 if it is no longer there.
+static uint32_t stopped_at(hak_heap_t *heap, unsigned c) {
+  hak_slab_t *slab = hak_slab_at(heap->tend_slab);
+  bool there = hak_slab_owner(slab) == heap && hak_slab_place(slab) == HAK_PLACE_PARTIAL &&
+               hak_slab_class(slab) == c;
+  return there ? heap->tend_slab : 0;
+}
+
 void hak_sparse_tend(hak_heap_t *heap) {
   if (!on()) return;
   uint64_t now = hak_os_clock_ms();
-  if (now - heap->tended_at < (heap->tend_class ? PART_MS : SWEEP_MS)) return;
+  uint32_t i = heap->tend_slab;
+  unsigned c = heap->tend_class;
+  if (now - heap->tended_at < (c != 0 || i != 0 ? PART_MS : SWEEP_MS)) return;
   heap->tended_at = now;
-  unsigned looks = 0, trims = 0, c = heap->tend_class;
-  for (; c < HAK_CLASSES && looks < PART_LOOKS && trims < PART_TRIMS; c++) {
-    if (c >= HAK_TINY_CLASSES) {
-      hak_slab_t *front = hak_heap_front(heap, c);
-      unsee_hints(&heap->ring[c - HAK_TINY_CLASSES]);
-      if (front != &hak_slab_none) trims += tend_slab(heap, front);
-    }
-    for (uint32_t i = heap->partial[c]; i != 0 && looks < PART_LOOKS && trims < PART_TRIMS;
-         looks++) {
-      trims += tend_slab(heap, hak_slab_at(i));
-      i = hak_slab_at(i)->next;
-    }
-  }
+  part_t part = {0};
+  if (i != 0 && (i = tend_slabs(heap, c, stopped_at(heap, c), &part)) == 0) c++;
+  for (; i == 0 && c < HAK_CLASSES && !is_over(&part); c += i == 0) i = tend_class(heap, c, &part);
+  heap->tend_slab = i;
   heap->tend_class = (uint8_t)(c < HAK_CLASSES ? c : 0);
 }
 

@@ -76,6 +76,12 @@ def options_before_constructors(c):
         check("HAKMEM_LRU_CAP = 17 (environment" in errors, errors)
 
 
+def first_to_look_after_a_fork(c):
+    """The heap is repaired in a child before other libraries' handlers may allocate there."""
+    out, _ = c.run(c.program("atfork"))
+    check(out == "1 of 1\n", out)
+
+
 def main_exits_as_a_thread(c):
     c.run(c.program("life"), "main_exits_as_a_thread")
 

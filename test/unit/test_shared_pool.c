@@ -57,9 +57,10 @@ static void runs_of_every_length(void) {
     check_masks();
     for (unsigned n = 1; n <= 16; n++) {
       mark(slabs[n], n, 1, 0);
-      CHECK(hak_pool_release(slabs[n], n) != HAK_RELEASED_EVICTED);
+      hak_pool_release(slabs[n], n);
     }
   }
+  CHECK_EQUAL(hak_pool_counts.evict, 0);
   // 136 slabs fit 5 SuperSlabs; more would mean that holes are not found.
   CHECK(hak_superslab_count() - 1 <= 6);
 }
@@ -73,12 +74,16 @@ static void sources_and_results(void) {
   hak_slab_t *run = pool_acquire(16, &source);
   CHECK_EQUAL(source, HAK_FROM_POOL);
   CHECK_EQUAL(hak_superslab_number(run), hak_superslab_number(first));
-  CHECK_EQUAL(hak_pool_release(first, 1), HAK_RELEASED);
-  CHECK_EQUAL(hak_pool_release(run, 16), HAK_RELEASED_EMPTY);
+  hak_pool_release(first, 1);
+  CHECK_EQUAL(hak_pool_counts.empty, 0);
+  hak_pool_release(run, 16);
+  CHECK_EQUAL(hak_pool_counts.empty, 1);
   CHECK_EQUAL(free_mask(hak_superslab_number(run)), UINT32_MAX);
   run = pool_acquire(5, &source);
   CHECK_EQUAL(source, HAK_FROM_REUSE);
-  CHECK_EQUAL(hak_pool_release(run, 5), HAK_RELEASED_EMPTY);
+  hak_pool_release(run, 5);
+  CHECK_EQUAL(hak_pool_counts.empty, 2);
+  CHECK_EQUAL(hak_pool_counts.evict, 0);
   CHECK_EQUAL(hak_pool_trim(0), 1);
   CHECK_EQUAL(hak_pool_trim(0), 0);
   CHECK_EQUAL(committed(), 0);
@@ -94,16 +99,11 @@ static void empties_beyond_the_cache_go(void) {
   begin();
   hak_option(LRU_CAP) = cap;
   hak_slab_t *halves[60];
-  unsigned evicted = 0, emptied = 0;
+  uint64_t evicted = hak_load_relaxed(&hak_pool_counts.evict);
   for (unsigned i = 0; i < 60; i++) halves[i] = acquire(16);
   CHECK_EQUAL(committed(), 30);
-  for (unsigned i = 0; i < 60; i++) {
-    hak_released_t result = hak_pool_release(halves[i], 16);
-    emptied += result != HAK_RELEASED;
-    evicted += result == HAK_RELEASED_EVICTED;
-  }
-  CHECK_EQUAL(emptied, 30);
-  CHECK_EQUAL(evicted, 30 - cap);
+  for (unsigned i = 0; i < 60; i++) hak_pool_release(halves[i], 16);
+  CHECK_EQUAL(hak_load_relaxed(&hak_pool_counts.evict) - evicted, 30 - cap);
   CHECK_EQUAL(committed(), cap);
   for (unsigned i = 0; i < 60; i++) halves[i] = acquire(16);
   CHECK_EQUAL(hak_superslab_count() - 1, 30); // the numbers are used again
@@ -125,16 +125,15 @@ static void cache_of_every_size(void **state) {
 // A load that swings pays for the first swings only: in the first one all but those that
 // may stay are evicted, what that was too many is known after the second.
 static void swing(unsigned superslabs) {
-  unsigned evicted = 0;
+  uint64_t before = hak_pool_counts.evict;
   for (unsigned i = 0; i < 40; i++) {
     hak_slab_t *halves[60];
-    if (i == 3) evicted = 0;
+    if (i == 3) before = hak_pool_counts.evict;
     for (unsigned k = 0; k < 2 * superslabs; k++) halves[k] = acquire(16);
-    for (unsigned k = 0; k < 2 * superslabs; k++)
-      evicted += hak_pool_release(halves[k], 16) == HAK_RELEASED_EVICTED;
-    if (i == 0) CHECK_EQUAL(evicted, superslabs - hak_option(LRU_CAP));
+    for (unsigned k = 0; k < 2 * superslabs; k++) hak_pool_release(halves[k], 16);
+    if (i == 0) CHECK_EQUAL(hak_pool_counts.evict - before, superslabs - hak_option(LRU_CAP));
   }
-  CHECK_EQUAL(evicted, 0);
+  CHECK_EQUAL(hak_pool_counts.evict, before);
   CHECK_EQUAL(committed(), superslabs);
 }
 
@@ -165,12 +164,12 @@ static void a_share_of_what_is_in_use(void) {
     unsigned kept = used >= 8 ? 2 : used >= 4 ? 1 : 0, empty = 12 - used;
     CHECK_EQUAL(committed(), used + (empty < kept ? empty : kept));
   }
-  unsigned evicted = 0;
+  uint64_t evicted = 0;
   for (unsigned swing = 0; swing < 40; swing++) {
-    if (swing == 20) evicted = 0;
-    evicted += hak_pool_release(acquire(16), 16) == HAK_RELEASED_EVICTED;
+    if (swing == 20) evicted = hak_pool_counts.evict;
+    hak_pool_release(acquire(16), 16);
   }
-  CHECK_EQUAL(evicted, 0);
+  CHECK_EQUAL(hak_pool_counts.evict, evicted);
 }
 ISOLATED(a_share_of_what_is_in_use)
 
@@ -568,7 +567,8 @@ static void short_of_memory(void) {
   CHECK_EQUAL(committed(), 1);
   hak_slab_t *a = acquire(16), *b = acquire(16), *c = acquire(16);
   hak_memory_limit = hak_load_relaxed(&hak_mapped.mapped) + HAK_SUPERSLAB_SIZE / 16;
-  CHECK_EQUAL(hak_pool_release(c, 16), HAK_RELEASED_EVICTED);
+  hak_pool_release(c, 16);
+  CHECK_EQUAL(hak_pool_counts.evict, 1);
   hak_memory_limit *= 2;
   hak_pool_release(a, 16), hak_pool_release(b, 16);
   CHECK_EQUAL(committed(), 1);

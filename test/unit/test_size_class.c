@@ -52,23 +52,6 @@ static void classes_are_well_formed(void **state) {
   assert_int_equal(hak_class_size(HAK_CLASSES - 1), HAK_L2_MAX);
 }
 
-static void block_at_every_offset(void **state) {
-  (void)state;
-  for (unsigned c = 0; c < HAK_CLASSES; c++) {
-    size_t size = hak_class_size(c), end = hak_classes[c].run * HAK_SLAB_SIZE;
-    uint32_t block = 0;
-    for (size_t offset = 0, next = size; offset < end; offset++) {
-      if (offset == next) block++, next += size;
-      if (hak_class_block_at(c, offset) != block) fail_msg("class %u, offset %zu", c, offset);
-    }
-    // As promised for a whole SuperSlab, on both sides of every boundary.
-    for (size_t n = 1; n * size < HAK_SUPERSLAB_SIZE; n++) {
-      assert_int_equal(hak_class_block_at(c, n * size), n);
-      assert_int_equal(hak_class_block_at(c, n * size - 1), n - 1);
-    }
-  }
-}
-
 // Neighbouring slabs, and runs that begin at every second or third, have all gaps there are;
 // no gap takes room that blocks need.
 static void gaps(void **state) {
@@ -118,7 +101,6 @@ int main(void) {
     cmocka_unit_test(smallest_class_that_covers),
     cmocka_unit_test(serves_no_wild_size),
     cmocka_unit_test(classes_are_well_formed),
-    cmocka_unit_test(block_at_every_offset),
     cmocka_unit_test(gaps),
     cmocka_unit_test(multiples_of_powers_of_two),
     cmocka_unit_test(aligned_sizes),
