@@ -32,7 +32,9 @@ ROWS["larson"] = ["larson", "2", "8", "1000", "5000", "100", "4141", "4"]
 
 
 def ops_per_s(command: list[str], library: Path | None) -> float:
-    environment = os.environ | ({"LD_PRELOAD": loadable(library)} if library else {})
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    if library:
+        environment["LD_PRELOAD"] = loadable(library)
     done = subprocess.run([BUILD / "bench" / command[0], *command[1:], "--json"], env=environment,
                           stdout=subprocess.PIPE, text=True, check=True)
     return float(json.loads(done.stdout)["ops_per_s"])

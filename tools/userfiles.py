@@ -3,6 +3,7 @@
 import atexit
 import functools
 import os
+import re
 import shutil
 import tempfile
 
@@ -22,6 +23,12 @@ def loadable(path):
 
 def ends_early(path):
     return " " in path or ":" in path
+
+
+def preloaded():
+    """What the user preloads already, but for HAKMEM's libraries; as LD_PRELOAD has it."""
+    names = re.split("[ :]+", os.environ.get("LD_PRELOAD", ""))
+    return ":".join(name for name in names if name and not os.path.basename(name).startswith("libhakmem"))
 
 
 def is_library(path):

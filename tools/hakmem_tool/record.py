@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from userfiles import check_writable, loadable
+from userfiles import check_writable, loadable, preloaded
 
 from . import ToolError, explain
 from .launch import ROOT, find_program, wait_for_end
@@ -33,9 +33,10 @@ def record(args):
     if args.children and "%p" not in trace:
         trace += CHILDREN
     preload = [loadable(built(RECORDER))]
-    if args.lib is not None:
-        preload.append(loadable(library_file(args.lib, "--lib: the allocator")))
-    preload += filter(None, [os.environ.get("LD_PRELOAD")])
+    if args.lib is None:
+        preload += filter(None, [os.environ.get("LD_PRELOAD")])
+    else:
+        preload += filter(None, [loadable(library_file(args.lib, "--lib: the allocator")), preloaded()])
     make_way(trace)
     environment = os.environ | {"HAKTRACE_FILE": trace, "LD_PRELOAD": ":".join(preload)}
     if args.limit is not None:

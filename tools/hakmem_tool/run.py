@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from userfiles import is_library, loadable
+from userfiles import is_library, loadable, preloaded
 
 from . import ToolError, explain, stats
 from .launch import ROOT, Cost, launch
@@ -39,7 +39,7 @@ def default_command():
 
 def preload(library):
     """LD_PRELOAD with library in front of what the user preloads already."""
-    return ":".join(filter(None, (loadable(library), os.environ.get("LD_PRELOAD"))))
+    return ":".join(filter(None, (loadable(library), preloaded())))
 
 
 class Runner:
@@ -74,7 +74,7 @@ def library_file(path, what):
 
 def command(args):
     library = library_file(args.lib, "the library")
-    other = {}
+    other = {"LD_PRELOAD": preloaded()} if "LD_PRELOAD" in os.environ else {}  # HAKMEM may be there
     if args.against != "system":
         other = {"LD_PRELOAD": preload(library_file(args.against, "--against: the allocator"))}
         tried = subprocess.run(["true"], env=os.environ | other, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -114,7 +114,7 @@ def judge(args, runner, other, base, ours):
         show_output(ours[0].out)
     fastest = lambda runs: min(runs, key=lambda r: r.cost.wall)  # noqa: E731
     peer, mine = fastest(base), fastest(ours)
-    title = "system" if not other else os.path.basename(args.against)
+    title = "system" if args.against == "system" else os.path.basename(args.against)
 
     print("\n".join(cost_table(title, peer.cost, mine.cost)))
     if args.runs == 1:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 HAKMEM = os.path.join(os.path.dirname(TOOLS), "hakmem")
@@ -269,6 +270,15 @@ class Run(InFolder):
         done = hakmem("run", "--quiet", "sh", "-c", "case $LD_PRELOAD in *hakmem*) kill -SEGV $$;; esac")
         self.assertEqual(done.returncode, 1)
         self.assertIn("exit status 0 with system, 139 with HAKMEM: killed by signal 11", done.stderr)
+
+    def test_the_other_run_is_without_hakmem_where_it_is_preloaded_for_all(self):
+        if not os.path.exists(run.default_library()):
+            self.skipTest("the library is not built")
+        with unittest.mock.patch.dict(os.environ, LD_PRELOAD=f"{run.default_library()} {self.library()}"):
+            self.assertEqual(userfiles.preloaded(), self.library())
+            done = hakmem("run", "--quiet", "sh", "-c", "env >/dev/null; case $LD_PRELOAD in *libhakmem*) exit 3;; esac")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("exit status 0 with system, 3 with HAKMEM", done.stderr)
 
     def test_served_children_count_but_nothing_does_not(self):
         ours = run.Run(Cost(pid=5), "", {6: {"allocs": 3}})
