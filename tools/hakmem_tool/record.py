@@ -1,5 +1,6 @@
 """`hakmem record`: a program's allocation trace; `hakmem trace`: what is in one."""
 
+import glob
 import os
 import shlex
 import signal
@@ -38,13 +39,14 @@ def record(args):
     else:
         preload += filter(None, [loadable(library_file(args.lib, "--lib: the allocator")), preloaded()])
     make_way(trace)
+    before = traces(trace)
     environment = os.environ | {"HAKTRACE_FILE": trace, "LD_PRELOAD": ":".join(preload)}
     if args.limit is not None:
         environment["HAKTRACE_LIMIT"] = str(args.limit)
     with subprocess.Popen(cmd, env=environment) as process:
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         status = wait_for_end(process)
-    report(trace, cmd)
+    report(trace, before, cmd)
     return status
 
 
@@ -60,12 +62,19 @@ def make_way(trace):
         raise ToolError(f"{trace} cannot be written: {error.strerror}") from error
 
 
-def report(trace, cmd):
-    """To standard error: standard output is the program's."""
-    if "%p" in trace:
+def traces(trace):
+    """The files there are of that name, which may have %p for a number; then .1 and so on may follow."""
+    name, mark, rest = map(glob.escape, trace.partition("%p"))
+    return set(glob.glob(f"{name}[0-9]*{rest}*" if mark else name))
+
+
+def report(trace, before, cmd):
+    """To standard error: standard output is the program's. before: the files that were there."""
+    recorded = traces(trace) - before  # the recorder leaves those alone
+    if recorded and "%p" in trace:
         print(f"hakmem record: one file per process: {trace}", file=sys.stderr)
         return
-    if not os.path.exists(trace):
+    if not recorded:
         why = explain.why_not_served(cmd, 0) or (f"{explain.program_file(cmd)} can take a preload; it cleared its "
                                                  "environment, called no malloc, or the recorder has said why")
         raise ToolError(f"nothing was recorded: {why}")
