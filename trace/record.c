@@ -279,10 +279,25 @@ static void thread_ending(void *unused) {
 // ---------------------------------------------------------------------------
 // Start
 
+static void read_limit(const char *text) {
+  const uint64_t per_mib = 1048576 / TRACE_CHUNK;
+  chunk_limit = UINT64_MAX;
+  if (text == NULL || text[0] == '\0') return;
+  if (text[strspn(text, "0123456789")] == '\0') {
+    uint64_t limit = strtoull(text, NULL, 10);
+    if (limit < UINT64_MAX / per_mib) chunk_limit = limit * per_mib;
+    return;
+  }
+  char line[256];
+  snprintf(line, sizeof line, "hakmem-record: HAKTRACE_LIMIT=%.100s is no number of MiB; ignored\n",
+           text);
+  syscall(SYS_write, STDERR_FILENO, line, strlen(line));
+}
+
 static bool read_settings(void) {
-  const char *name = getenv("HAKTRACE_FILE"), *limit = getenv("HAKTRACE_LIMIT");
+  const char *name = getenv("HAKTRACE_FILE");
   if (name == NULL || name[0] == '\0') return false;
-  chunk_limit = limit != NULL ? strtoull(limit, NULL, 10) * (1048576 / TRACE_CHUNK) : UINT64_MAX;
+  read_limit(getenv("HAKTRACE_LIMIT"));
   char folder[PATH_MAX] = "";
   if (name[0] != '/' && syscall(SYS_getcwd, folder, sizeof folder - 1) < 0) return false;
   int n = snprintf(pattern, sizeof pattern, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", name);

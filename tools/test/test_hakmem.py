@@ -147,6 +147,30 @@ class Record(InFolder):
         done = hakmem("record", "-o", os.path.join(self.folder, "trace"), program)
         self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {program}: No such file or directory\n"))
 
+    def test_no_file_of_any_process_is_an_error(self):
+        if not os.path.exists(record.RECORDER):
+            self.skipTest("the recorder is not built")
+        self.write("trace.1", "an old one")
+        command = ("record", "--children", "-o", os.path.join(self.folder, "trace"))
+        done = hakmem(*command, "env", "-i", "true")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (0, 1), done.stderr)
+        self.assertIn("one file per process", done.stderr)  # env itself
+        source, program = self.write("s.c", "int main(void) { return 0; }\n"), os.path.join(self.folder, "s")
+        if subprocess.run(["gcc", "-static", "-o", program, source], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("no static C library")
+        done = hakmem(*command, program)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "^hakmem: nothing was recorded: .*statically linked.*\n$")
+
+    def test_a_limit_that_is_no_number_is_said_and_ignored(self):
+        if not os.path.exists(record.RECORDER):
+            self.skipTest("the recorder is not built")
+        for limit, said in (("1x", "hakmem-record: HAKTRACE_LIMIT=1x is no number of MiB; ignored\n"), ("", "")):
+            trace = os.path.join(self.folder, "trace" + limit)
+            done = subprocess.run(["true"], stderr=subprocess.PIPE, text=True, env=os.environ | {
+                "LD_PRELOAD": userfiles.loadable(record.RECORDER), "HAKTRACE_FILE": trace, "HAKTRACE_LIMIT": limit})
+            self.assertEqual((done.returncode, done.stderr), (0, said))
+
     def test_an_interrupt_is_the_program_s(self):
         if not os.path.exists(record.RECORDER):
             self.skipTest("the recorder is not built")
