@@ -224,6 +224,15 @@ static void print_deferred(hak_print_t *out, const hak_report_t *r) {
   hak_print(out, "  %-34s %11s\n", "probes per free (direct-mapped)", "1");
 }
 
+static void print_tables(int fd) {
+  hak_report_t report;
+  hak_stats_collect(&report);
+  hak_print_t out = {.fd = fd};
+  if (hak_option(WARM_POOL_STATS)) print_warm_pool(&out, &report);
+  if (hak_option(POOL_MID_INUSE_DEFERRED_STATS)) print_deferred(&out, &report);
+  hak_print_flush(&out);
+}
+
 HAK_EXPORT void hak_stats_print(int fd, bool json) {
   hak_report_t report;
   hak_stats_collect(&report);
@@ -256,9 +265,16 @@ static int open_file(const char *pattern) {
   return fd;
 }
 
-static bool wanted(void) {
-  return hak_option(STATS) != HAK_STATS_OFF || hak_option(WARM_POOL_STATS) ||
-         hak_option(POOL_MID_INUSE_DEFERRED_STATS);
+static bool tables(void) {
+  return hak_option(WARM_POOL_STATS) || hak_option(POOL_MID_INUSE_DEFERRED_STATS);
+}
+
+static bool wanted(void) { return hak_option(STATS) != HAK_STATS_OFF || tables(); }
+
+// JSON has its file for itself: the tables would spoil it.
+static bool uses_stderr(void) {
+  bool json = hak_option(STATS) == HAK_STATS_JSON;
+  return hak_option_text(STATS_FILE) ? json && tables() : wanted();
 }
 
 // Programs close stderr before they end, those that want to know of errors on it among them.
@@ -267,8 +283,7 @@ static hak_os_file_t kept_file;
 
 __attribute__((constructor(101))) static void keep_stderr(void) {
   hak_process_init();
-  if (wanted() && !hak_option_text(STATS_FILE) && hak_os_file(2, &kept_file))
-    kept = hak_os_duplicate(2);
+  if (uses_stderr() && hak_os_file(2, &kept_file)) kept = hak_os_duplicate(2);
 }
 
 static int stderr_or_kept(void) {
@@ -281,20 +296,14 @@ static int stderr_or_kept(void) {
 }
 
 void hak_stats_at_exit(void) {
-  bool stats = hak_option(STATS) != HAK_STATS_OFF;
-  bool warm = hak_option(WARM_POOL_STATS), deferred = hak_option(POOL_MID_INUSE_DEFERRED_STATS);
   if (!wanted()) return;
   const char *file = hak_option_text(STATS_FILE);
-  int fd = file ? open_file(file) : stderr_or_kept();
-  if (fd < 0) return;
-  if (stats) hak_stats_print(fd, hak_option(STATS) == HAK_STATS_JSON);
-  if (warm || deferred) {
-    hak_report_t report;
-    hak_stats_collect(&report);
-    hak_print_t out = {.fd = fd};
-    if (warm) print_warm_pool(&out, &report);
-    if (deferred) print_deferred(&out, &report);
-    hak_print_flush(&out);
-  }
-  if (file) hak_os_close(fd);
+  bool at_stderr = uses_stderr();
+  int error = at_stderr ? stderr_or_kept() : -1; // before the file can get its number
+  int fd = file ? open_file(file) : error;
+  if (fd >= 0 && hak_option(STATS) != HAK_STATS_OFF)
+    hak_stats_print(fd, hak_option(STATS) == HAK_STATS_JSON);
+  int to = at_stderr ? error : fd;
+  if (to >= 0 && tables()) print_tables(to);
+  if (file && fd >= 0) hak_os_close(fd);
 }

@@ -304,6 +304,15 @@ class Run(InFolder):
         self.assertEqual(done.returncode, 1)
         self.assertIn("exit status 0 with system, 3 with HAKMEM", done.stderr)
 
+    def test_tables_of_the_library_are_not_in_the_json(self):
+        if not os.path.exists(run.default_library()):
+            self.skipTest("the library is not built")
+        for name, table in (("WARM_POOL_STATS", "hakmem warm pool"), ("POOL_MID_INUSE_DEFERRED_STATS", "hakmem deferred frees")):
+            with unittest.mock.patch.dict(os.environ, {"HAKMEM_" + name: "1"}):
+                done = hakmem("run", "--quiet", "ls", "/")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(done.stderr.startswith(table), done.stderr)
+
     def test_served_children_count_but_nothing_does_not(self):
         ours = run.Run(Cost(pid=5), "", {6: {"allocs": 3}})
         run.check_served(["true"], ours)
