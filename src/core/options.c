@@ -65,20 +65,23 @@ static bool name_is(const char *entry_name, const char *name) {
   return !*name && *entry_name == '=';
 }
 
-// Number with an optional K, M, G or T suffix; false if it is none.
+// Number with an optional K, M, G or T suffix; false if it is none. One that is too large for
+// 64 bits becomes UINT64_MAX, which no option takes.
 static bool parse_number(const char *s, uint64_t *value) {
   uint64_t v = 0;
+  bool large = false;
   if (*s < '0' || *s > '9') return false;
-  for (; *s >= '0' && *s <= '9'; s++)
-    if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v))
-      return false;
+  for (; *s >= '0' && *s <= '9'; s++) {
+    large |= __builtin_mul_overflow(v, 10, &v);
+    large |= __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v);
+  }
   unsigned shift = 0;
   if (*s == 'k' || *s == 'K') shift = 10, s++;
   else if (*s == 'm' || *s == 'M') shift = 20, s++;
   else if (*s == 'g' || *s == 'G') shift = 30, s++;
   else if (*s == 't' || *s == 'T') shift = 40, s++;
-  *value = v << shift;
-  return !*s && (*value >> shift) == v;
+  *value = large || v << shift >> shift != v ? UINT64_MAX : v << shift;
+  return !*s;
 }
 
 // Number of the word in "a|b|c" that s is.
@@ -102,25 +105,20 @@ static bool parse_text(const row_t *row, const char *s, uint64_t *value) {
   return true;
 }
 
+// What a value of a choice or a number is short for.
+static const char *plain(const row_t *row, const char *s) {
+  if (equal(s, "off") || equal(s, "no")) return "0";
+  if (equal(s, "on") || equal(s, "yes")) return "1";
+  return row->kind == RATE && s[0] == '1' && s[1] == '/' && s[2] != '0' ? s + 2 : s;
+}
+
 static bool parse(const row_t *row, const char *s, uint64_t *value) {
   uint64_t v = 0;
-  switch (row->kind) {
-  case TEXT: return parse_text(row, s, value);
-  case CHOICE:
-    if (!parse_word(row->words, s, &v)) return false;
-    break;
-  case BOOL:
-    if (!parse_word("0|1", s, &v) && !parse_word("off|on", s, &v) && !parse_word("no|yes", s, &v))
-      return false;
-    break;
-  case RATE:
-    if (s[0] == '1' && s[1] == '/' && s[2] != '0') s += 2;
-    // fall through
-  case COUNT:
-  case SIZE:
-    if (!parse_number(s, &v) || v < row->min || v > row->max) return false;
-    break;
-  }
+  if (row->kind == TEXT) return parse_text(row, s, value);
+  s = plain(row, s);
+  if (row->words ? !parse_word(row->words, s, &v)
+                 : !parse_number(s, &v) || v < row->min || v > row->max)
+    return false;
   *value = v;
   return true;
 }
@@ -133,7 +131,8 @@ void hak_options_init(void) {
       if (!name_is(name, rows[i].name) || variable[i]) continue;
       const char *value = variable[i] = name;
       while (*value != '=') value++;
-      if (parse(&rows[i], value + 1, &hak_option_values[i])) given[i] = true;
+      // An empty one is as good as none.
+      if (value[1] && parse(&rows[i], value + 1, &hak_option_values[i])) given[i] = true;
     }
   }
   uint64_t mode = hak_option(MODE);
@@ -178,20 +177,30 @@ static void warn_unknown(const char *name) {
   else hak_warning("unknown option %s%s (HAKMEM_OPTIONS=help lists all)", prefix, text);
 }
 
+static void warn_value(const row_t *row, const char *value) {
+  static const char *const forms[] = {
+      [BOOL] = "0, 1, off, on, no, yes",
+      [COUNT] = "suffixes: K, M, G, T",
+      [RATE] = "suffixes: K, M, G, T; or 1/N",
+      [SIZE] = "suffixes: K, M, G, T",
+  };
+  uint64_t ignored;
+  if (row->kind == TEXT) hak_warning("%s%s is too long; ignored", prefix, row->name);
+  else if (row->words)
+    hak_warning("%s%s=%s is not one of %s; ignored", prefix, row->name, value, row->words);
+  else if (parse_number(plain(row, value), &ignored))
+    hak_warning("%s%s=%s is not in %u..%u; ignored", prefix, row->name, value, row->min, row->max);
+  else
+    hak_warning("%s%s=%s is no number (%s); ignored", prefix, row->name, value, forms[row->kind]);
+}
+
 static void check_entry(const char *name) {
   for (unsigned i = 0; i < HAK_OPTS; i++) {
     if (!name_is(name, rows[i].name)) continue;
     uint64_t ignored;
     if (name != variable[i]) return;
     while (*name != '=') name++;
-    if (parse(&rows[i], name + 1, &ignored)) return;
-    if (rows[i].words)
-      hak_warning("%s%s=%s is not one of %s; ignored", prefix, rows[i].name, name + 1,
-                  rows[i].words);
-    else if (rows[i].kind == TEXT) hak_warning("%s%s is too long; ignored", prefix, rows[i].name);
-    else
-      hak_warning("%s%s=%s is not in %u..%u; ignored", prefix, rows[i].name, name + 1, rows[i].min,
-                  rows[i].max);
+    if (name[1] && !parse(&rows[i], name + 1, &ignored)) warn_value(&rows[i], name + 1);
     return;
   }
   warn_unknown(name);

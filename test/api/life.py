@@ -318,7 +318,7 @@ def quiet_silences_warnings(c):
 
 def bad_values_warn_and_change_nothing(c):
     for name, value in (("HAKMEM_STATS", "yes please"), ("HAKMEM_ABORT", "7"),
-                        ("HAKMEM_SS_LOOKUP_KIND", "magic"), ("HAKMEM_MODE", "")):
+                        ("HAKMEM_SS_LOOKUP_KIND", "magic"), ("HAKMEM_MODE", "turbo")):
         err = _hello(c, **{name: value})
         check(err.startswith("hakmem: ") and name in err and err.count("\n") == 1, repr(err))
 

@@ -125,16 +125,41 @@ static void suffixes(void **state) {
   START("HAKMEM_HUGE_CACHE=1T", "HAKMEM_RANGE_SIZE=2t"); // as docs/options.md prints them
   value("HUGE_CACHE", (uint64_t)1 << 40);
   value("RANGE_SIZE", (uint64_t)2 << 40);
-  static const char *const bad[] = {"1P", "1KB", "K", "-1", "+1", " 1", "1 ", "0x10", "", "1.5",
-                                    "18446744073709551616", "99999999999999999999999",
-                                    "18014398509481985K", "17179869185G", "16777217T"};
+  static const char *const bad[] = {"1P", "1KB", "K", "-1", "+1", " 1", "1 ", "0x10", "1.5"};
+  static const char *const large[] = {"18446744073709551616", "99999999999999999999999",
+                                      "18014398509481985K", "17179869185G", "16777217T",
+                                      "18446744073709551615", "36893488147419103232"};
   for (size_t i = 0; i < COUNT(bad); i++) {
     char variable[100];
     snprintf(variable, sizeof variable, "HAKMEM_REMOTE_PENDING=%s", bad[i]);
     START(variable);
     value("REMOTE_PENDING", 131072);
-    has("ignored");
+    has(" is no number (suffixes: K, M, G, T); ignored");
   }
+  for (size_t i = 0; i < COUNT(large); i++) {
+    char variable[100];
+    snprintf(variable, sizeof variable, "HAKMEM_REMOTE_PENDING=%s", large[i]);
+    START(variable);
+    value("REMOTE_PENDING", 131072);
+    has(" is not in 0..16777216; ignored");
+  }
+}
+
+static void empty_values_are_none(void **state) {
+  (void)state;
+  static const char *const empty[] = {
+#define HAK_OPTION(name, ...) "HAKMEM_" #name "=",
+#define HAK_CHOICE(name, ...) "HAKMEM_" #name "=",
+#define HAK_TEXT(name, help) "HAKMEM_" #name "=",
+#include "core/options.def"
+#undef HAK_OPTION
+#undef HAK_CHOICE
+#undef HAK_TEXT
+    NULL};
+  assert_int_equal(start(empty), 0);
+  has_not("hakmem:");
+  has("STATS_FILE=(none)");
+  for (size_t i = 0; i < COUNT(numbers); i++) value(numbers[i].name, numbers[i].preset[0]);
 }
 
 static void words(void **state) {
@@ -156,6 +181,18 @@ static void words(void **state) {
   has("HAKMEM_MODE=turbo is not one of balanced|lean|fast");
   START("HAKMEM_QUIET=2");
   has("HAKMEM_QUIET=2 is not in 0..1; ignored");
+  START("HAKMEM_QUIET=true");
+  has("HAKMEM_QUIET=true is no number (0, 1, off, on, no, yes); ignored");
+  START("HAKMEM_STATS=on", "HAKMEM_GUARD=off", "HAKMEM_PURGE=no", "HAKMEM_LRU_CAP=yes", "HAKMEM_STATS_FILE=/dev/null");
+  has_not("hakmem:");
+  value("STATS", 1);
+  value("GUARD", 0);
+  value("PURGE", 0);
+  value("LRU_CAP", 1);
+  START("HAKMEM_THP=off", "HAKMEM_FULL_MARK=off", "HAKMEM_STATS_FILE=off");
+  has("HAKMEM_THP=off is not one of auto|never|always; ignored");
+  has("HAKMEM_FULL_MARK=off is not in 1..64; ignored");
+  has("STATS_FILE=off\n");
   START("HAKMEM_STATS_FILE=/a/b=c");
   has("STATS_FILE=/a/b=c\n");
   START("HAKMEM_OPTIONS=foo");
@@ -166,11 +203,11 @@ static void words(void **state) {
   value("FULL_MARK", 16);
   START("HAKMEM_LRU_CAP=1/16", "HAKMEM_HUGE_CACHE=1/16"); // no rates
   value("LRU_CAP", 2);
-  has("HAKMEM_LRU_CAP=1/16 is not in 0..1000000; ignored");
-  has("HAKMEM_HUGE_CACHE=1/16 is not in ");
+  has("HAKMEM_LRU_CAP=1/16 is no number (suffixes: K, M, G, T); ignored");
+  has("HAKMEM_HUGE_CACHE=1/16 is no number ");
   START("HAKMEM_GUARD=1/0");
   value("GUARD", 0);
-  has("HAKMEM_GUARD=1/0 is not in ");
+  has("HAKMEM_GUARD=1/0 is no number (suffixes: K, M, G, T; or 1/N); ignored");
 }
 
 // As getenv has it: the first one, whatever it says.
@@ -184,7 +221,7 @@ static void given_twice(void **state) {
   has_not("ignored");
   START("HAKMEM_LRU_CAP=x", "HAKMEM_LRU_CAP=4");
   value("LRU_CAP", 2);
-  has("HAKMEM_LRU_CAP=x is not in 0..1000000; ignored");
+  has("HAKMEM_LRU_CAP=x is no number (suffixes: K, M, G, T); ignored");
 }
 
 static void unknown_names(void **state) {
@@ -223,7 +260,7 @@ int main(int argc, char **argv) {
     cmocka_unit_test(defaults_of_every_mode), cmocka_unit_test(both_ends_of_every_range),
     cmocka_unit_test(suffixes),               cmocka_unit_test(words),
     cmocka_unit_test(given_twice),            cmocka_unit_test(unknown_names),
-    cmocka_unit_test(help_lists_every_row),
+    cmocka_unit_test(empty_values_are_none),  cmocka_unit_test(help_lists_every_row),
   };
   return RUN(tests);
 }
