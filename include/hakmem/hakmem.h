@@ -79,9 +79,11 @@ HAK_API int hak_posix_memalign(void **out, size_t alignment, size_t size);
 HAK_API_MALLOC void *hak_valloc(size_t size) HAK_API_SIZE(1);
 HAK_API_MALLOC void *hak_pvalloc(size_t size);
 
-// Bytes that may be used in block p, at least what was asked for; all of them
-// may be written. 0 for NULL. What is no live block is reported as by hak_free; with
-// HAKMEM_ABORT=0 the result is 0.
+// Bytes that may be used in block p, at least what was asked for. All of them may be
+// written, but compilers take a block for as large as was asked for (-D_FORTIFY_SOURCE
+// ends a program that writes more): to use them, hak_realloc the block to this size first.
+// 0 for NULL. What is no live block is reported as by hak_free; with HAKMEM_ABORT=0 the
+// result is 0.
 HAK_API size_t hak_malloc_usable_size(const void *p);
 
 // ---------------------------------------------------------------------------
