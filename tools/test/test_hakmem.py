@@ -307,7 +307,8 @@ class Run(InFolder):
     def test_tables_of_the_library_are_not_in_the_json(self):
         if not os.path.exists(run.default_library()):
             self.skipTest("the library is not built")
-        for name, table in (("WARM_POOL_STATS", "hakmem warm pool"), ("POOL_MID_INUSE_DEFERRED_STATS", "hakmem deferred frees")):
+        for name, table in (("WARM_POOL_STATS", "hakmem warm pool"),
+                            ("POOL_MID_INUSE_DEFERRED_STATS", "hakmem deferred frees")):
             with unittest.mock.patch.dict(os.environ, {"HAKMEM_" + name: "1"}):
                 done = hakmem("run", "--quiet", "ls", "/")
             self.assertEqual(done.returncode, 0, done.stderr)
