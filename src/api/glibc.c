@@ -52,13 +52,23 @@ int mallopt(int parameter, int value);
 // What is in use was counted before what there is, by other threads too.
 static size_t rest(size_t all, size_t used) { return all > used ? all - used : 0; }
 
+static size_t idle(const hak_report_t *r, unsigned c) {
+  return rest(r->classes[c].slabs * hak_classes[c].capacity, r->classes[c].live);
+}
+
+static size_t idle_of_all(const hak_report_t *r) {
+  size_t sum = 0;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) sum += idle(r, c);
+  return sum;
+}
+
 static info_t info(const hak_report_t *r) {
   size_t used = r->total.live_bytes - r->total.huge_bytes;
   // For blocks, in use or not.
   size_t kept = r->total.superslab_bytes + r->total.huge_cached_bytes + r->apart_bytes;
   return (info_t){
       .arena = kept,
-      .ordblks = (size_t)(r->total.superslab_bytes >> HAK_SLAB_SHIFT),
+      .ordblks = idle_of_all(r),
       .hblks = r->huge_live,
       .hblkhd = r->total.huge_bytes,
       .uordblks = used,
@@ -98,21 +108,20 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
   fprintf(stream, "<malloc version=\"1\" allocator=\"hakmem\">\n<heap nr=\"0\">\n<sizes>\n");
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     if (!r.classes[c].slabs) continue;
-    size_t size = hak_class_size(c), capacity = r.classes[c].slabs * hak_classes[c].capacity;
-    size_t idle = rest(capacity, r.classes[c].live);
+    size_t size = hak_class_size(c), count = idle(&r, c);
     fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", size, size,
-            idle * size, idle);
+            count * size, count);
   }
   fprintf(
       stream,
       "</sizes>\n<total type=\"rest\" count=\"%llu\" size=\"%llu\"/>\n"
-      "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n"
+      "<system type=\"current\" size=\"%llu\"/>\n"
       "<aspace type=\"total\" size=\"%llu\"/>\n</heap>\n"
       "<total type=\"live\" count=\"%llu\" size=\"%llu\"/>\n"
       "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
       "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
-      0ULL, (unsigned long long)info(&r).fordblks, (unsigned long long)r.total.superslab_bytes,
-      (unsigned long long)r.total.peak_bytes, (unsigned long long)r.total.superslab_bytes,
+      (unsigned long long)idle_of_all(&r), (unsigned long long)info(&r).fordblks,
+      (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.superslab_bytes,
       (unsigned long long)r.total.live_blocks, (unsigned long long)r.total.live_bytes,
       (unsigned long long)r.huge_live, (unsigned long long)r.total.huge_bytes,
       (unsigned long long)r.total.mapped_bytes, (unsigned long long)r.total.peak_bytes);
