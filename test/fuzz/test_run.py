@@ -62,6 +62,13 @@ class Driver(unittest.TestCase):
         run.read_libfuzzer(one, "#900\tNEW    cov: 1102 ft: 4405 corp: 330/7922b\n")
         self.assertEqual(one.executions, 900)
 
+    def test_a_slice_that_did_not_finish(self):
+        fine, late = run.Slice("debug", 1, {}), run.Slice("debug", 2, {}, unfinished=True)
+        found = run.Slice("secure", 3, {}, finding="crash-1")
+        self.assertEqual(run.failures([fine, late]), 0)
+        self.assertEqual(run.failures([late, late]), 1)
+        self.assertEqual(run.failures([fine, late, found]), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
