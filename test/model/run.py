@@ -28,7 +28,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEMORY_MB = 1024
-SECONDS = 100
+SECONDS = 400
 
 
 class Test:
