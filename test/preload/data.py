@@ -5,9 +5,8 @@ import os
 import random
 import re
 import subprocess
-import time
 
-from harness import LIMIT, Failure, need, read, tail
+from harness import LIMIT, WAIT, Failure, need, read, tail, wait_until
 
 
 def _words(generator, count):
@@ -110,15 +109,17 @@ class _Redis:
         self.log = os.path.join(folder, "log")
         with open(self.log, "ab") as log:
             self.process = self._start(folder, environment, log)
-        for _ in range(200):
-            if self.process.poll() is not None:
-                raise Failure(f"redis-server ended at start with status {self.process.returncode}\n"
-                              f"{tail(read(self.log))}")
-            if os.path.exists(self.socket):
-                return
-            time.sleep(0.05)
-        self.kill()
-        raise Failure("redis-server did not open its socket in 10 s")
+        try:
+            wait_until(self._has_opened, "redis-server did not open its socket")
+        except Failure:
+            self.kill()
+            raise
+
+    def _has_opened(self):
+        if self.process.poll() is not None:
+            raise Failure(f"redis-server ended at start with status {self.process.returncode}\n"
+                          f"{tail(read(self.log))}")
+        return os.path.exists(self.socket)
 
     def _start(self, folder, environment, log):
         server = need("redis-server")
@@ -140,10 +141,10 @@ class _Redis:
     def stop(self):
         self.h.plain(self.cli, "-s", self.socket, "SHUTDOWN", "NOSAVE", status=None)
         try:
-            status = self.process.wait(30)
+            status = self.process.wait(WAIT)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise Failure("redis-server did not stop in 30 s") from None
+            raise Failure(f"redis-server did not stop in {WAIT} s") from None
         if status != 0:
             raise Failure(f"redis-server stopped with status {status}\n{tail(read(self.log))}")
 
@@ -168,19 +169,15 @@ def _redis_life(h, name, environment):
         server.ask("-n", "9", "FLUSHDB")
         facts += [server.ask("DBSIZE"), server.ask("DEBUG", "DIGEST")]
         server.ask("BGSAVE")
-        for _ in range(200):
-            if "rdb_bgsave_in_progress:0" in server.ask("INFO", "persistence"):
-                break
-            time.sleep(0.05)
+        wait_until(lambda: "rdb_bgsave_in_progress:0" in server.ask("INFO", "persistence"),
+                   "redis-server: the forked child that saves did not end")
         if "rdb_last_bgsave_status:ok" not in server.ask("INFO", "persistence"):
             raise Failure("redis-server: the forked child that saves failed")
         served.append(server.process.pid)
         server.stop()
         server = _Redis(h, folder, environment)  # loads the dump
-        for _ in range(200):
-            if "loading:0" in server.ask("INFO", "persistence"):
-                break
-            time.sleep(0.05)
+        wait_until(lambda: "loading:0" in server.ask("INFO", "persistence"),
+                   "redis-server did not load what it had saved")
         facts += [server.ask("DBSIZE"), server.ask("DEBUG", "DIGEST")]
         served.append(server.process.pid)
         server.stop()

@@ -12,12 +12,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.append(os.path.join(ROOT, "tools"))
 from userfiles import loadable  # noqa: E402
 
-LIMIT = 560  # seconds for one command; below the CTest TIMEOUT of the test
+LIMIT = 1500  # seconds for one command; below the CTest TIMEOUT of the test
+WAIT = 120  # seconds for what a server does at once where nothing else runs
 
 
 class Skip(Exception):
@@ -135,6 +137,15 @@ def need(*programs):
             raise Skip(f"{program} is not installed")
         found.append(path)
     return found[0] if len(found) == 1 else found
+
+
+def wait_until(holds, failure):
+    """Until holds() does; Failure with this text if that takes longer than WAIT."""
+    deadline = time.monotonic() + WAIT
+    while not holds():
+        if time.monotonic() > deadline:
+            raise Failure(f"{failure} in {WAIT} s")
+        time.sleep(0.05)
 
 
 def read(path):

@@ -13,6 +13,7 @@ import data
 from harness import Failure, Skip, need
 
 AT_LEAST = 0.9
+SLABS_AT_LEAST = 50000  # of larson, used up: with fewer, what it begins with decides its share
 STAGES = ("carve", "remote", "warm", "commons", "adopt", "pool", "draining", "reuse", "map", "failed")
 UNSHARED = STAGES[:5]
 
@@ -116,13 +117,20 @@ def supply(h):
     return f"{len(said)} programs"
 
 
+LARSON = "8", "1000", "5000", "100", "4141", "4"  # after the seconds
+
+
 def commons(h):
     """Only threads whose blocks others free give slabs away (docs/decisions/0029-commons.md)."""
     said, shares = [], []
-    for run in (("case_producer", "4", "400000"), ("larson", "1", "8", "1000", "5000", "100", "4141", "4")):
+    for run in (("case_producer", "4", "400000"), ("larson", "1", *LARSON)):
         before = set(os.listdir(h.stats))
         _benchmark(h, *run)
         counters = _greatest(h, before)["counters"]
+        if run[0] == "larson" and counters["slab_full"] < SLABS_AT_LEAST:
+            before = set(os.listdir(h.stats))
+            _benchmark(h, "larson", "10", *LARSON)
+            counters = _greatest(h, before)["counters"]
         shares.append(counters["commons_give"] / counters["slab_full"])
         said.append(f"{run[0]}: {counters['commons_give']:,} given of {counters['slab_full']:,} slabs used up")
     print(*said, sep="\n")

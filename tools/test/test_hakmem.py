@@ -185,7 +185,7 @@ class Record(InFolder):
                     os.killpg(process.pid, number)  # as the terminal does
                 else:
                     process.send_signal(number)
-                self.assertEqual(process.wait(20), 3)
+                self.assertEqual(process.wait(60), 3)
             os.unlink(ready)
             os.unlink(ended)
 
@@ -241,11 +241,11 @@ class Run(InFolder):
     def test_a_request_to_end_ends_the_program_and_clears_up(self):
         environment = os.environ | {"TMPDIR": self.folder}
         with subprocess.Popen([sys.executable, HAKMEM, "run", "--quiet", "--lib", self.library(), "sh", "-c",
-                               "echo $$ >\"$TMPDIR/pid\"; exec sleep 60"], env=environment) as process:
+                               "echo $$ >\"$TMPDIR/pid\"; exec sleep 90"], env=environment) as process:
             while process.poll() is None and not os.path.exists(os.path.join(self.folder, "pid")):
                 time.sleep(0.01)
             process.terminate()
-            self.assertEqual(process.wait(10), 128 + signal.SIGTERM)
+            self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("hakmem-")], [])
 
     def test_a_static_program_is_explained(self):
