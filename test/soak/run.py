@@ -10,7 +10,8 @@ Three things at once, all with the library preloaded:
     without HAKMEM: python3, perl, gcc, sqlite3, and test/stress.
 
 Then the samples are judged (bounds below), the text summary is printed, and the last line
-is 'N passed, N failed'. What a machine does not have is skipped by name.
+is 'N passed, N failed'. What a machine does not have is skipped by name. A run below SHORT
+seconds that failed by bounds alone is repeated: what counts is what fails again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ sys.path.insert(0, str(ROOT / "test" / "preload"))
 import compilers  # noqa: E402
 import data  # noqa: E402
 import runtimes  # noqa: E402
-from harness import Failure, Harness, Skip, loadable, need  # noqa: E402
+from harness import WAIT, Failure, Harness, Skip, loadable, need, wait_until  # noqa: E402
 
 # The bounds. What was measured when they were set: docs/soak.md.
 GROWTH_MAX = 1.25        # RSS of the last third of the time to that of the first third, per phase
@@ -56,6 +57,10 @@ CYCLES_AT_MOST = 12      # of long_life's phases, in a long run
 PHASE_LEAST = 0.25       # seconds
 DRAW_LIMIT = 180         # seconds
 WRITTEN = 1000           # samples of each kind in the file, at most
+
+# The checks that other load on the machine can make fail.
+BOUNDS = RSS, PER_LIVE, LATENCY, REDIS = ("RSS over time", "RSS per live byte", "malloc's p99.9 over time",
+                                          "redis: RSS per used byte over time")
 
 
 @dataclasses.dataclass
@@ -142,12 +147,17 @@ class Redis:
             [server, "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--save", "",
              "--appendonly", "no", "--daemonize", "no"], env=environment, cwd=folder,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(200):
-            if os.path.exists(self.socket):
-                return
-            time.sleep(0.05)
-        self.process.kill()
-        raise Failure("redis-server did not open its socket in 10 s")
+        try:
+            wait_until(self.has_opened, "redis-server did not open its socket")
+        except Failure:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def has_opened(self) -> bool:
+        if self.process.poll() is not None:
+            raise Failure(f"redis-server ended at start with status {self.process.returncode}")
+        return os.path.exists(self.socket)
 
     def ask(self, *command: str) -> str:
         return subprocess.run([self.cli, "-s", self.socket, *command], capture_output=True,
@@ -176,13 +186,13 @@ class Redis:
     def stop(self) -> None:
         self.ask("SHUTDOWN", "NOSAVE")
         try:
-            status = self.process.wait(30)
+            status = self.process.wait(WAIT)
             if status != 0 and not self.failure:
                 self.failure = f"redis-server ended with status {status}"
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            self.failure = "redis-server did not stop in 30 s"
+            self.failure = f"redis-server did not stop in {WAIT} s"
 
 
 # ---------------------------------------------------------------------------
@@ -216,14 +226,14 @@ def judge_growth(samples: list[dict]) -> Check:
         growth[phase] = after / before if after > before + GROWTH_SLACK_KIB else min(1.0, after / before)
         text[phase] = f"phase {phase}: {before / 1024:.0f} MiB, then {after / 1024:.0f} MiB"
     if not growth:
-        return Check("RSS over time", False, "no phase comes twice")
+        return Check(RSS, False, "no phase comes twice")
     worst = max(growth, key=growth.get)
     if not short:
-        return Check("RSS over time", growth[worst] <= GROWTH_MAX,
+        return Check(RSS, growth[worst] <= GROWTH_MAX,
                      f"{growth[worst]:.2f} x ({text[worst]}; bound {GROWTH_MAX})")
     highest = [max(s["rss_kib"] for s in part) for part in thirds(samples)]
     mean, risen = statistics.geometric_mean(growth.values()), highest[1] / highest[0]
-    return Check("RSS over time", mean <= GROWTH_MEAN_SHORT and risen <= HIGHEST_MAX_SHORT,
+    return Check(RSS, mean <= GROWTH_MEAN_SHORT and risen <= HIGHEST_MAX_SHORT,
                  f"highest {risen:.2f} x (bound {HIGHEST_MAX_SHORT}), mean over phases {mean:.2f} x "
                  f"(bound {GROWTH_MEAN_SHORT}); {text[worst]}")
 
@@ -231,7 +241,7 @@ def judge_growth(samples: list[dict]) -> Check:
 def judge_rss_per_live(samples: list[dict]) -> Check:
     _, last = thirds(samples)
     rss, live = max(s["rss_kib"] for s in last), max(s["live_kib"] for s in last)
-    return Check("RSS per live byte", rss <= RSS_PER_LIVE_MAX * live,
+    return Check(PER_LIVE, rss <= RSS_PER_LIVE_MAX * live,
                  f"{rss / live:.2f} ({rss / 1024:.0f} MiB for {live / 1024:.0f} MiB at the peak of the cycle; "
                  f"bound {RSS_PER_LIVE_MAX})")
 
@@ -241,10 +251,10 @@ def judge_latency(samples: list[dict]) -> Check:
     first, last = (by_phase(part, "p999", "phase") for part in thirds(enough)) if enough else ({}, {})
     ratios = [statistics.median(last[p]) / statistics.median(first[p]) for p in first.keys() & last.keys()]
     if not ratios:
-        return Check("malloc's p99.9 over time", False, "no phase with enough timed calls")
+        return Check(LATENCY, False, "no phase with enough timed calls")
     drift = statistics.geometric_mean(ratios)
     of = {key: statistics.median(s[key] for s in enough) for key in ("p50", "p99", "p999")}
-    return Check("malloc's p99.9 over time", drift <= DRIFT_MAX,
+    return Check(LATENCY, drift <= DRIFT_MAX,
                  f"{drift:.2f} x over {len(ratios)} phases (bound {DRIFT_MAX}); medians p50 {of['p50']:.0f} ns, p99 "
                  f"{of['p99']:.0f} ns, p99.9 {of['p999']:.0f} ns, slowest {max(s['max'] for s in samples) / 1e6:.1f} ms")
 
@@ -258,7 +268,7 @@ def judge_redis(redis: Redis) -> list[Check]:
     if both:  # else it was too short to compare equal rounds
         growth = statistics.geometric_mean(
             [statistics.median(last[r]) / statistics.median(first[r]) for r in both])
-        checks.append(Check("redis: RSS per used byte over time", growth <= REDIS_GROWTH_MAX,
+        checks.append(Check(REDIS, growth <= REDIS_GROWTH_MAX,
                             f"{growth:.2f} x (bound {REDIS_GROWTH_MAX})"))
     return checks
 
@@ -271,6 +281,18 @@ def judge_programs(rounds: list[Round]) -> list[Check]:
         checks.append(Check(name, not bad, bad[0].result if bad else
                             f"{len(of)} runs, {statistics.median(r.seconds for r in of):.1f} s each"))
     return checks
+
+
+def by_bounds_alone(checks: list[Check]) -> bool:
+    failed = {check.name for check in checks if not check.ok}
+    return bool(failed) and failed <= set(BOUNDS)
+
+
+def again(first: list[Check], second: list[Check]) -> list[Check]:
+    """The second run's checks; a bound that the first one kept counts as kept."""
+    kept = {check.name for check in first if check.ok and check.name in BOUNDS}
+    return [dataclasses.replace(check, ok=True, text=f"{check.text}; kept the first time")
+            if not check.ok and check.name in kept else check for check in second]
 
 
 # ---------------------------------------------------------------------------
@@ -349,6 +371,13 @@ def main() -> int:
     for path in filter(None, (args.json, args.chart)):
         path.parent.mkdir(parents=True, exist_ok=True)  # now, and not after a day
     checks, skipped, record = soak(args.build.resolve(), args.time)
+    if args.time < SHORT and by_bounds_alone(checks):
+        for check in checks:
+            if not check.ok:
+                print(f"once more: {check.name}: {check.text}", flush=True)
+        second, skipped, record = soak(args.build.resolve(), args.time)
+        checks = again(checks, second)
+        record["checks"] = [dataclasses.asdict(check) for check in checks]
     for check in checks:
         print(f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {check.text}")
     for name in skipped:

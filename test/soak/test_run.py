@@ -79,6 +79,24 @@ class Judgement(unittest.TestCase):
         rounds = [run.Round("perl", 0, 1, "ok"), run.Round("perl", 2, 1, "output differs"), run.Round("gcc", 3, 1, "ok")]
         self.assertEqual([check.ok for check in run.judge_programs(rounds)], [False, True])
 
+    def test_what_is_run_once_more(self):
+        def checks(**ok):
+            names = {"rss": run.RSS, "latency": run.LATENCY, "perl": "perl"}
+            return [run.Check(name, ok.get(key, True), "") for key, name in names.items()]
+        self.assertTrue(run.by_bounds_alone(checks(rss=False)))
+        self.assertFalse(run.by_bounds_alone(checks(rss=False, perl=False)))
+        self.assertFalse(run.by_bounds_alone(checks()))
+        for first, second, expected in (({"rss": False}, {}, [True, True, True]),
+                                        ({"rss": False}, {"latency": False}, [True, True, True]),
+                                        ({"rss": False}, {"rss": False}, [False, True, True]),
+                                        ({"rss": False}, {"perl": False}, [True, True, False])):
+            self.assertEqual([c.ok for c in run.again(checks(**first), checks(**second))], expected)
+
+    def test_every_bound_is_named(self):
+        made = (run.judge_growth(samples()), run.judge_rss_per_live(samples()), run.judge_latency(samples()),
+                run.judge_redis(redis(lambda t: 2))[1])
+        self.assertEqual(tuple(check.name for check in made), run.BOUNDS)
+
 
 if __name__ == "__main__":
     unittest.main()
