@@ -8,8 +8,8 @@ instructions executed in the library's own code ("library") and in the whole pro
 ("total": with the program and what the C library does for it, memset and memcpy above
 all), and, outside valgrind, the minor page faults. bench/budgets.json holds what each
 may be, per compiler, major version and architecture; other compilers are skipped by
-name (status 77). A count above its budget by more than the tolerance fails; one below
-it by more than 3 % is a note: lower the budget.
+name (status 77). A count above its budget by more than the tolerance fails, if the least
+of three is; one below it by more than 3 % is a note: lower the budget.
 
 --update measures and writes the budgets of this platform (NAME…: of these workloads).
 --runs N measures N times and prints how far the counts differ.
@@ -36,6 +36,7 @@ from userfiles import loadable  # noqa: E402
 BUDGETS = REPO / "bench" / "budgets.json"
 SKIPPED = 77
 FAULT_RUNS = 3  # their median
+AGAIN = 2  # measurements more of a workload that is over its budget
 FAULT_SLACK = 16  # pages
 LOWER = 0.03
 
@@ -156,6 +157,16 @@ def judge(name: str, kind: str, count: int, budget: int) -> tuple[str, str]:
     return "ok", line
 
 
+def least_if_over(name: str, build: Path, budget: dict[str, int]) -> dict[str, int]:
+    """The counts of a workload: of several measurements the least if one is over its budget. Threads that
+    wait for each other and pages that are there already make a little difference."""
+    counts = measure(name, build)
+    if any(judge(name, kind, count, budget[kind])[0] == "over" for kind, count in counts.items() if kind in budget):
+        for more in [measure(name, build) for _ in range(AGAIN)]:
+            counts = {kind: min(count, more[kind]) for kind, count in counts.items()}
+    return counts
+
+
 def check(names: list[str], build: Path, budgets: dict, page_size: int) -> int:
     states = []
     for name in names:
@@ -163,11 +174,13 @@ def check(names: list[str], build: Path, budgets: dict, page_size: int) -> int:
             states.append("over")
             print(f"FAILED: {name} has no budget; run test/budget/run.py --update {name}")
             continue
-        for kind, count in measure(name, build).items():
-            budget = budgets["workloads"][name].get(kind)
-            if budget is None or kind == "faults" and page_size != budgets["page_size"]:
+        budget = dict(budgets["workloads"][name])
+        if page_size != budgets["page_size"]:
+            budget.pop("faults", None)
+        for kind, count in least_if_over(name, build, budget).items():
+            if kind not in budget:
                 continue
-            state, line = judge(name, kind, count, budget)
+            state, line = judge(name, kind, count, budget[kind])
             states.append(state)
             print(line, flush=True)
     if not faults_counted():

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import unittest
+from unittest import mock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 spec = importlib.util.spec_from_file_location("budget_run", os.path.join(ROOT, "test", "budget", "run.py"))
@@ -42,6 +43,11 @@ class Budget(unittest.TestCase):
         line = budget.judge("w", "library", 12345, 12000)[1]
         self.assertIn("w: 12,345 instructions in the library, budget 12,000 (+2.9 %)", line)
         self.assertIn("if intended run test/budget/run.py --update w", line)
+
+    def test_what_is_over_is_measured_again(self):
+        for counts, least in (((1000, 5000, 5000), 1000), ((1200, 1005, 1100), 1005), ((1200, 1100, 1150), 1100)):
+            with mock.patch.object(budget, "measure", side_effect=[{"library": n} for n in counts]):
+                self.assertEqual(budget.least_if_over("w", None, {"library": 1000}), {"library": least})
 
 
 if __name__ == "__main__":
