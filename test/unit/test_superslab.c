@@ -352,7 +352,10 @@ static void fits_a_limit(void) {
   }
   // The others are somewhere else; there are as many as the limit allows, and some.
   uint32_t most = (uint32_t)(hak_os_page_size / sizeof(hak_superslab_t)), n = acquire_all(3 * most);
-  CHECK(n >= 30 && n <= (leaves ? 2 : 1) * most);
+  uint32_t bound = (leaves ? 2 : 1) * most;
+  bool fits = n >= 30 && n <= bound;
+  if (!fits) dprintf(2, "%u SuperSlabs, at most %u wanted, errno %d\n", n, bound, errno);
+  CHECK(fits);
   hak_superslab_fit((size_t)1 << 34);
   CHECK(acquire_all(3000) == 3000 || !alone);
   // Not even if it was another limit when the caller asked: what it leaves is the program's.
