@@ -24,4 +24,10 @@ static inline size_t proc_kib(const char *file, const char *name) {
 static inline size_t status_kib(const char *name) { return proc_kib("/proc/self/status", name); }
 static inline size_t rss_kib(void) { return status_kib("VmRSS:"); }
 
+// For tight bounds: VmRSS lacks what the CPUs have yet to add up, MiB where there are many.
+static inline size_t exact_rss_kib(void) {
+  size_t exact = proc_kib("/proc/self/smaps_rollup", "Rss:");
+  return exact ? exact : rss_kib();
+}
+
 #endif

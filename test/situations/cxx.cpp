@@ -201,10 +201,10 @@ void ThreadLocals(size_t threads, size_t) {
   size_t before = 0;
   for (size_t t = 0; t < threads; t++) {
     std::thread([] { inner.words.emplace_back("used"), outer.map[1] = "used"; }).join();
-    if (t == threads / 4) before = rss_kib();
+    if (t == threads / 4) before = exact_rss_kib();
   }
   CHECK(ended == static_cast<int>(3 * threads));
-  CHECK(rss_kib() < before + 2 * KIB);
+  CHECK(exact_rss_kib() < before + 2 * KIB);
 }
 
 // Namespace-scope objects: built before main, destroyed after it.

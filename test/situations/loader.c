@@ -192,10 +192,10 @@ static void *fail_to_load(void *times) {
 }
 static void errors(size_t times, size_t threads) {
   fail_to_load(AS_ARGUMENT(times));
-  size_t before = rss_kib();
+  size_t before = exact_rss_kib();
   for (size_t i = 0; i < threads; i++) join(start(fail_to_load, AS_ARGUMENT(times)));
   fail_to_load(AS_ARGUMENT(times));
-  CHECK(rss_kib() < before + KIB);
+  CHECK(exact_rss_kib() < before + KIB);
 }
 
 static int allocate_per_library(struct dl_phdr_info *info, size_t size, void *count) {

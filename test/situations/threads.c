@@ -212,16 +212,27 @@ static void *little_work(void *argument) {
   return NULL;
 }
 
+static _Atomic size_t ended;
+static void *counted_work(void *argument) {
+  little_work(argument);
+  ended++;
+  return NULL;
+}
+
 static void short_threads(size_t number, size_t detached) {
   size_t before = 0;
   for (size_t i = 0; i < number; i++) {
-    if (i == number / 4) before = rss_kib();
-    pthread_t t = start(little_work, NULL);
-    if (detached) pthread_detach(t), usleep(20);
+    if (i == number / 4) before = exact_rss_kib();
+    pthread_t t = start(counted_work, NULL);
+    if (detached) pthread_detach(t);
     else join(t);
+    while (detached && i + 1 - ended >= 16) usleep(20); // few at a time
   }
-  if (detached) usleep(50000);
-  CHECK(rss_kib() < before + (detached ? 16 : 2) * KIB);
+  struct timespec all_started = time_now();
+  while (ended < number && seconds_since(&all_started) < 30) usleep(1000);
+  CHECK(ended == number);
+  if (detached) usleep(50000); // they have yet to leave
+  CHECK(exact_rss_kib() < before + (detached ? 16 : 2) * KIB);
 }
 
 static void *wait_with_blocks(void *number) {
@@ -397,10 +408,10 @@ static void key_destructors(size_t threads, size_t first) {
   size_t before = 0;
   for (size_t i = 0; i < threads; i++) {
     join(start(with_specifics, AS_ARGUMENT(first)));
-    if (i == threads / 4) before = rss_kib();
+    if (i == threads / 4) before = exact_rss_kib();
   }
   CHECK(destroyed == threads * (7 - first + PTHREAD_DESTRUCTOR_ITERATIONS));
-  CHECK(rss_kib() < before + 2 * KIB); // no leak per thread
+  CHECK(exact_rss_kib() < before + 2 * KIB); // no leak per thread
 }
 
 static void all_keys_taken(size_t threads, size_t b) {
