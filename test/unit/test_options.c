@@ -114,6 +114,14 @@ static void both_ends_of_every_range(void **state) {
   }
 }
 
+static void refused(const char *number, const char *why) {
+  char variable[100];
+  snprintf(variable, sizeof variable, "HAKMEM_REMOTE_PENDING=%s", number);
+  START(variable);
+  value("REMOTE_PENDING", 131072);
+  has(why);
+}
+
 static void suffixes(void **state) {
   (void)state;
   START("HAKMEM_REMOTE_PENDING=12k", "HAKMEM_RANGE_SIZE=2G");
@@ -129,20 +137,9 @@ static void suffixes(void **state) {
   static const char *const large[] = {"18446744073709551616", "99999999999999999999999",
                                       "18014398509481985K", "17179869185G", "16777217T",
                                       "18446744073709551615", "36893488147419103232"};
-  for (size_t i = 0; i < COUNT(bad); i++) {
-    char variable[100];
-    snprintf(variable, sizeof variable, "HAKMEM_REMOTE_PENDING=%s", bad[i]);
-    START(variable);
-    value("REMOTE_PENDING", 131072);
-    has(" is no number (suffixes: K, M, G, T); ignored");
-  }
-  for (size_t i = 0; i < COUNT(large); i++) {
-    char variable[100];
-    snprintf(variable, sizeof variable, "HAKMEM_REMOTE_PENDING=%s", large[i]);
-    START(variable);
-    value("REMOTE_PENDING", 131072);
-    has(" is not in 0..16777216; ignored");
-  }
+  for (size_t i = 0; i < COUNT(bad); i++)
+    refused(bad[i], " is no number (suffixes: K, M, G, T); ignored");
+  for (size_t i = 0; i < COUNT(large); i++) refused(large[i], " is not in 0..16777216; ignored");
 }
 
 static void empty_values_are_none(void **state) {
