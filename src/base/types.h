@@ -107,7 +107,8 @@ struct hak_slab {
   _Atomic uint8_t kind;       // hak_kind_t
   uint8_t run;                // slabs in the run (head)
   uint8_t offset;             // slabs back to the head of the run, 0 in the head
-  bool zeroed;                // the memory was zero when the slab was acquired (owner)
+  bool zeroed;                // the memory was zero when the slab was acquired (owner); tiny:
+                              // or what is not carved went back since (trim.c)
   uint8_t last_kind;          // of a free slab: what it was, for messages
   // Some blocks are of a larger class than was asked for: tiny: a nursery's once; L2: some
   // were borrowed (thread/front.c).
@@ -267,7 +268,7 @@ struct hak_heap {
   uint32_t partial[HAK_ORPHAN_GROUPS << HAK_ORPHAN_GROUP_SHIFT];
   uint32_t spare[HAK_CLASSES]; // the same of SPARE slabs (thread/warm.h)
   uint32_t pending;            // bytes in remote_map
-  uint32_t ticks;              // refills since remote_map was last flushed
+  uint32_t ticks;              // since remote_map was last flushed (thread/tend.h)
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
   hak_letter_t letters[HAK_LETTERS];
   hak_letter_t *letter;   // one of them: that which was written to last

@@ -14,7 +14,7 @@
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
-#include "thread/sparse.h"
+#include "thread/tend.h"
 #include "thread/warm.h"
 
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
@@ -95,14 +95,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   bool tiny = c < HAK_TINY_CLASSES;
   uint32_t got = 0;
   hak_owner_inc(&heap->classes[c].refills);
-  if (++heap->ticks >= HAK_HEAP_TICKS) {
-    hak_remote_flush(heap);
-    hak_ring_tend(heap);
-    hak_sparse_tend(heap);
-    hak_commons_tend(heap);
-    hak_heap_tend_shared();
-  }
-  hak_heap_reclaim_if_asked(heap);
+  hak_tend(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
   if (!tiny) hak_growth_used_up(heap, slab);
   if (slab != &hak_slab_none) {
@@ -205,6 +198,10 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   if (HAK_UNLIKELY(mask == 0)) {
     hak_heap_drain(heap); // what others freed is in the ring now, or in the run in front
     slab = heap->l2[c - HAK_TINY_CLASSES];
+    if (ring->count != 0 || hak_load_relaxed(&slab->mask) != 0) {
+      hak_tend(heap); // a thread may live on what comes back; this may put the run aside
+      slab = heap->l2[c - HAK_TINY_CLASSES];
+    }
     if (ring->count == 0 && hak_load_relaxed(&slab->mask) == 0) {
       void *borrowed = exact ? NULL : borrow(heap, c, zeroed);
       if (borrowed) return borrowed;
@@ -298,6 +295,7 @@ static void *alloc_unaligned(size_t size, bool exact, bool *zeroed);
 
 // What others sent may be in the ring now.
 HAK_NOINLINE static void *alloc_after_mail(size_t size, bool exact, bool *zeroed) {
+  hak_tend(hak_tls_heap); // a thread may live on what it is sent
   hak_letter_open_all(hak_tls_heap);
   return alloc_unaligned(size, exact, zeroed);
 }

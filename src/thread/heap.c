@@ -514,7 +514,7 @@ static hak_heap_t *attach(void) {
 
 hak_heap_t *hak_heap_enter_new(void) {
   hak_process_init();
-  // The set-up may have allocated, by way of somebody's pthread_key_create.
+  // The set-up may have allocated: pthread_key_create and pthread_atfork are the C library's.
   if (hak_tls_heap != &hak_heap_none) return hak_tls_heap;
   hak_heap_t *heap = tls_ending ? NULL : hak_nursery_enter();
   if (heap || !(heap = attach())) return heap;

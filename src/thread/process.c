@@ -19,7 +19,6 @@ static void after_fork_in_child(void) {
   hak_huge_cache_after_fork();
   hak_pool_rebuild();
   hak_heap_after_fork();
-  hak_background_start(); // threads do not survive fork
 }
 
 void hak_process_init_slow(void) {
@@ -49,4 +48,6 @@ __attribute__((constructor(101))) static void start(void) {
   hak_pressure_init();
   hak_guard_start();
   hak_background_start();
+  // Threads do not survive fork. Not before the handlers of others that wrap pthread_create.
+  pthread_atfork(NULL, NULL, hak_background_start);
 }

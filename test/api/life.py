@@ -79,7 +79,7 @@ def options_before_constructors(c):
 def first_to_look_after_a_fork(c):
     """The heap is repaired in a child before other libraries' handlers may allocate there."""
     out, _ = c.run(c.program("atfork"))
-    check(out == "1 of 1\n", out)
+    check(out == "1 of 2\n", out)  # the other starts the helper thread
 
 
 def main_exits_as_a_thread(c):

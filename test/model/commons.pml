@@ -185,7 +185,7 @@ inline drain(h) {
       :: else
       fi;
       if
-      :: owner[s] == h ->                              // hak_heap_slab_event
+      :: owner[s] == h ->                              // below_mark
         d_step {
           if
           :: mask[s] -> partial[h] = partial[h] | (1 << s) // hak_heap_bring_back
@@ -199,7 +199,7 @@ inline drain(h) {
   od
 }
 
-// hak_heap_slab_event: an unused slab goes back unless it is on its way to an inbox.
+// below_mark: an unused slab goes back unless it is on its way to an inbox.
 inline release(h) {
   if
   :: d_step { mask[s] == EVERY && sent[s] == 0 && !queued[s] ->

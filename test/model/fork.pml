@@ -192,7 +192,7 @@ proctype in_child() {
   copied;
   // hak_heap_after_fork
 #ifndef BROKEN_inbox_kept
-  child[INBOX] = 0;                                    // store_seq_cst(&mine->inbox, 0)
+  child[INBOX] = 0;                                    // store_if_other(&mine->inbox, 0)
 #endif
 #ifndef BROKEN_chain_kept
   child[REMOTE] = 0;                                   // store_relaxed(&slab->remote, 0)

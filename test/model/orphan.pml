@@ -13,7 +13,7 @@
 // left behind.
 //
 // Mirrors src/thread/orphan.c: hak_orphan_take, list_orphan, hak_orphan_leave;
-// src/thread/heap.c: hak_heap_post, hak_heap_drain, give_partial, hak_heap_service,
+// src/thread/heap.c: hak_heap_post, hak_heap_drain, hak_heap_give_partial, hak_heap_service,
 // hak_heap_adopt, attach, detach; src/thread/remote.c: push_l2. The words of slabs are those of L2 runs (masks); the
 // tiny ones are in remote.pml. The lists are sets here; their links and tags are
 // in orphan_list.pml.
@@ -256,7 +256,7 @@ adopt: // hak_heap_adopt(mine)
   :: else -> atomic { then = ADOPT; heap[0] = got; goto drain } // hak_heap_drain(orphan)
   fi;
 adopt_drained:
-  do                                                   // give_partial, give_group: one or more
+  do                                                   // hak_heap_give_partial, give_group: one or more
   :: d_step { partial[got] ->
       assert(owns(got) && owns(mine));
       s = ((partial[got] & 1) -> 0 : 1);

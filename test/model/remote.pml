@@ -5,10 +5,10 @@
 // blocks are allocated, freed and collected again for ever.
 //
 // Mirrors src/thread/remote.c (hak_remote_free_tiny, hak_remote_free_l2, push_tiny, push_l2),
-// src/thread/heap.c (hak_heap_post, hak_heap_drain, collected, releasable),
+// src/thread/heap.c (hak_heap_post, hak_heap_drain, take_back, came_back, releasable),
 // src/superslab/slab.c (hak_slab_collect), src/thread/front.c (is_free_l2). Each
-// step names its statement. What becomes of heaps whose thread has ended is in
-// orphan.pml.
+// step names its statement. Chains that are kept whole (slab->chains) are the owner's
+// alone and left out. What becomes of heaps whose thread has ended is in orphan.pml.
 //
 // Checked: a block is in one place at a time and never handed out twice; a slab is
 // in the inbox at most once; a slab that goes back to its SuperSlab is not touched
@@ -312,7 +312,7 @@ end:
       list = inbox_next[s];                            // index = slab->inbox_next
       dequeue();
 #endif
-      release_if_empty()                               // collected: hak_heap_slab_event
+      release_if_empty()                               // came_back: below_mark
     :: atomic { else -> s = 0; busy--; break }
     od
   od

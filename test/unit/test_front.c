@@ -8,6 +8,7 @@
 #include "pool/huge.h"
 #include "superslab/shared_pool.h"
 #include "thread/front.h"
+#include "thread/heap.h"
 #include "thread/process.h"
 
 static size_t usable(const void *p) {
@@ -324,9 +325,42 @@ static void borrowed(void) {
 }
 ISOLATED(borrowed)
 
+// What other threads freed is taken before another class lends and before another run, and who
+// lives on that sees to what is due all the same.
+enum { COMES_BACK = 1500 };
+static void *come_back[64];
+static void *free_them(void *unused) {
+  for (unsigned i = 0; i < COUNT(come_back) && come_back[i]; i++) hak_free(come_back[i]);
+  return unused;
+}
+static void what_comes_back(void) {
+  hak_process_init();
+  hak_option(NURSERY) = 0;
+  hak_option(GUARD) = 0;
+  unsigned c = hak_size_class(COMES_BACK), capacity = hak_classes[c].capacity;
+  CHECK(capacity <= COUNT(come_back));
+  give(hak_front_alloc(COMES_BACK, NULL));
+  give(hak_front_alloc(2000, NULL)); // of a class that could lend
+  for (unsigned round = 0; round < 300; round++) {
+    for (unsigned i = 0; i < capacity; i++) CHECK((come_back[i] = hak_malloc(COMES_BACK)) != NULL);
+    hak_heap_t *heap = hak_tls_heap;
+    CHECK_EQUAL(hak_load_relaxed(&heap->classes[c].refills), 1);
+    CHECK_EQUAL(hak_load_relaxed(&heap->stats[HAK_STAT_l2_borrow]), 0);
+    CHECK(heap->ticks <= HAK_HEAP_TICKS && !hak_heap_reclaim_asked(heap));
+    unit_in_thread(free_them, NULL);
+    if (round == 299) hak_fetch_add_relaxed(&hak_heap_requests, 1u);
+  }
+  CHECK(hak_heap_reclaim_asked(hak_tls_heap));
+  hak_free(hak_malloc(COMES_BACK));
+  CHECK(!hak_heap_reclaim_asked(hak_tls_heap));
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(what_comes_back)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(borrowed),
+    ISOLATED_TEST(what_comes_back),
     ISOLATED_TEST(all_sizes),
     ISOLATED_TEST(colours),
     ISOLATED_TEST(all_alignments),

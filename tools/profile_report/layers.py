@@ -52,7 +52,7 @@ TABLE = [(re.compile(file), re.compile(function), layer) for file, function, lay
     (r"thread/heap\.c", r"hak_heap_drain|take_back|hak_heap_post|hak_heap_service", "remote"),
     (r"thread/warm\.[ch]", r".*", "warm"),
     (r"thread/ring\.c", r".*", "large"),
-    (r"thread/.*\.c|thread/(audit|commons|first|growth|lost|nursery|orphan|sparse)\.h", r".*", "heap"),
+    (r"thread/.*\.c|thread/(audit|commons|first|growth|lost|nursery|orphan|sparse|tend)\.h", r".*", "heap"),
     (r"thread/heap\.h", r"hak_heap_(enter|leave|count).*", "heap"),
     (r"superslab/(pool_index|shared_pool|superslab)\.c", r".*", "shared"),
     (r"superslab/(pool_index|shared_pool)\.h", r".*", "shared"),

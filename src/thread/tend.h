@@ -1,0 +1,17 @@
+// tend.h: what a heap sees to once in a while, in slow paths of malloc: it hands over what it holds
+// of others' blocks, and gives back what was idle; and follows a request to give back all it can.
+// Owner only. Tests: test/unit/test_front.c, test_sparse.c, test_ring.c.
+
+#ifndef HAK_THREAD_TEND_H
+#define HAK_THREAD_TEND_H
+
+#include "thread/heap.h"
+
+void hak_tend_now(hak_heap_t *heap);
+
+HAK_INLINE void hak_tend(hak_heap_t *heap) {
+  if (++heap->ticks >= HAK_HEAP_TICKS) hak_tend_now(heap);
+  hak_heap_reclaim_if_asked(heap);
+}
+
+#endif
