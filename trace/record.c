@@ -216,6 +216,16 @@ static void publish(unsigned char *at) {
   __atomic_store_n(&header->used, (uint32_t)(at - me.chunk) - TRACE_HEADER, __ATOMIC_RELEASE);
 }
 
+// This thread's events from here on, the first of which follows number `sequence`.
+static void begin_segment(unsigned char *at, uint64_t sequence) {
+  *at++ = TRACE_SEGMENT;
+  at = put(at, me.thread - 1);
+  at = put(at, me.sequence = sequence);
+  at = put(at, (nanoseconds(CLOCK_MONOTONIC) - start_ns) / 1000);
+  me.address = 0;
+  publish(at);
+}
+
 // Makes room for events from number `sequence` on. False: recording has ended.
 static COLD bool next_chunk(uint64_t sequence) {
   int saved = errno;
@@ -237,13 +247,7 @@ static COLD bool next_chunk(uint64_t sequence) {
   me.chunk = me.at = me.end = chunk;
   if (chunk != NULL) {
     me.end = chunk + TRACE_CHUNK;
-    unsigned char *at = chunk + TRACE_HEADER + ((trace_header_t *)chunk)->used;
-    *at++ = TRACE_SEGMENT;
-    at = put(at, me.thread - 1);
-    at = put(at, me.sequence = sequence - 1);
-    at = put(at, (nanoseconds(CLOCK_MONOTONIC) - start_ns) / 1000);
-    me.address = 0;
-    publish(at);
+    begin_segment(chunk + TRACE_HEADER + ((trace_header_t *)chunk)->used, sequence - 1);
   }
   errno = saved;
   return chunk != NULL;
@@ -475,6 +479,15 @@ static void note_realloc(const void *old, const void *p, size_t size, uint64_t b
 
 __attribute__((constructor(101))) static void at_load(void) {
   if (ready() && enter()) leave(); // a program that never allocates has a file, too
+}
+
+// How long it took. That of a program that is killed or ends by _exit is of the last chunk begun.
+__attribute__((destructor(101))) static void at_exit(void) {
+  // A forked child knows by `on` that the chunk is its parent's.
+  if (me.chunk == NULL || me.busy || atomic_load(&state->on) == 0) return;
+  me.busy = true;
+  if (me.end - me.at >= MAX_SEGMENT) begin_segment(me.at, me.sequence);
+  me.busy = false;
 }
 
 // CALL asks the next allocator; it is recorded as one allocation of `size` bytes.

@@ -215,7 +215,7 @@ static void print_deferred(hak_print_t *out, const hak_report_t *r) {
   uint64_t drains = r->stats[HAK_STAT_remote_drain];
   hak_print(out, "hakmem deferred frees of process %u\n", (uint64_t)hak_os_pid());
   hak_print(out, "  %-34s %11u\n", "blocks handed over", blocks);
-  hak_print(out, "  %-34s %11u\n", "hits: slab in the map already", blocks - slabs);
+  hak_print(out, "  %-34s %11u\n", "hits: slab in map, or by letter", blocks - slabs);
   hak_print(out, "  %-34s %11u\n", "drains of the whole map", drains);
   hak_print(out, "  %-34s %11u\n", "slabs drained", slabs);
   hak_print(out, "  %-34s %11u\n", "empty transitions", r->stats[HAK_STAT_remote_empty]);

@@ -187,6 +187,12 @@ class Process(TraceTest):
         self.record(BUILD / "test" / "traced", "kill", 30_000, status=-9)
         self.assertEqual(self.summary()["malloc"], 30_000)
 
+    def test_how_long_it_took(self) -> None:
+        self.trace.unlink(missing_ok=True)
+        self.record("sleep", 0.4)
+        self.assertGreaterEqual(self.summary()["microseconds"], 400_000)
+        self.assertLess(self.summary()["microseconds"], LIMIT * 1_000_000)
+
     def test_closed_descriptors(self) -> None:
         self.assertEqual(self.traced("closed", 50_000)["malloc"], 50_000)
 
