@@ -179,8 +179,6 @@ def main() -> int:
     args = parser.parse_args()
     if args.rounds < 1:
         parser.error("--rounds must be at least 1")
-    if args.rounds < 1:
-        parser.error("--rounds must be at least 1")
     names = list(dict.fromkeys(row.name for row in ROWS))
     wanted = args.rows.split(",") if args.rows else names
     if unknown := set(wanted) - set(names):

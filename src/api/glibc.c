@@ -105,6 +105,7 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
   }
   hak_report_t r;
   hak_stats_collect(&r);
+  info_t all = info(&r);
   fprintf(stream, "<malloc version=\"1\" allocator=\"hakmem\">\n<heap nr=\"0\">\n<sizes>\n");
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     if (!r.classes[c].slabs) continue;
@@ -120,7 +121,7 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
       "<total type=\"live\" count=\"%llu\" size=\"%llu\"/>\n"
       "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
       "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
-      (unsigned long long)idle_of_all(&r), (unsigned long long)info(&r).fordblks,
+      (unsigned long long)all.ordblks, (unsigned long long)all.fordblks,
       (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.superslab_bytes,
       (unsigned long long)r.total.live_blocks, (unsigned long long)r.total.live_bytes,
       (unsigned long long)r.huge_live, (unsigned long long)r.total.huge_bytes,

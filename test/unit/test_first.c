@@ -259,8 +259,7 @@ ISOLATED(gone_before_the_last_request)
 
 // Handlers that come between any two instructions and use up what first blocks there are: what
 // they have got, and what is got where they came, stays whole, and nothing is reported.
-#if defined(__x86_64__) && !SANITIZED
-#define SINGLE_STEPS 1
+#ifdef SINGLE_STEPS
 #define AUDIT_STEPS 100 // what follows is the same again and again
 enum { IN_MALLOC, IN_FREE, IN_AUDIT, INTERRUPTED };
 static unsigned steps, handled_step;
@@ -282,18 +281,15 @@ static void on_step(int number, siginfo_t *unused, void *context) {
   if (frees_its_own) hak_free(of_handler), of_handler = NULL;
 }
 
-#define STEP(operation) \
-  __asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; " operation ", (%%rsp); popfq; lea 128(%%rsp), %%rsp" \
-                   : : : "memory", "cc")
 static void interrupted_once(unsigned what, bool has_another) {
   char *p = with_all(hak_malloc(24), 1), *q = NULL;
   if (has_another) of_before = with_all(hak_malloc(24), 2);
   if (what == IN_AUDIT) hak_free(p);
-  STEP("orq $0x100");
+  STEPS_BEGIN();
   if (what == IN_FREE) hak_free(p);
   else if (what == IN_MALLOC) q = hak_first_alloc(24);
   else hak_first_audit();
-  STEP("andq $~0x100");
+  STEPS_END();
   if (what == IN_MALLOC) {
     check_all(p, 1);
     hak_free(p);

@@ -162,6 +162,16 @@ static inline void unit_in_thread(void *(*body)(void *), void *argument) {
   unit_join(unit_start(body, argument));
 }
 
+// SIGTRAP after every instruction between the two.
+#if defined(__x86_64__) && !SANITIZED
+#define SINGLE_STEPS 1
+#define UNIT_TRAP_FLAG(operation) \
+  __asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; " operation ", (%%rsp); popfq; lea 128(%%rsp), %%rsp" \
+                   : : : "memory", "cc")
+#define STEPS_BEGIN() UNIT_TRAP_FLAG("orq $0x100")
+#define STEPS_END() UNIT_TRAP_FLAG("andq $~0x100")
+#endif
+
 // Processor time of the calling thread: other load does not count.
 static inline uint64_t unit_thread_ns(void) {
   struct timespec t;
