@@ -95,7 +95,6 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   bool tiny = c < HAK_TINY_CLASSES;
   uint32_t got = 0;
   hak_owner_inc(&heap->classes[c].refills);
-  hak_tend(heap);
   hak_slab_t *slab = hak_heap_front(heap, c);
   if (!tiny) hak_growth_used_up(heap, slab);
   if (slab != &hak_slab_none) {
@@ -145,7 +144,10 @@ void hak_front_prewarm(hak_heap_t *heap) {
 
 static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   hak_slab_t *slab = heap->tiny[(size + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
-  if (!slab->free) slab = refill(heap, hak_size_class(size ? size : 1));
+  if (!slab->free) {
+    hak_tend(heap);
+    slab = refill(heap, hak_size_class(size ? size : 1));
+  }
   return slab ? hak_front_pop(slab) : NULL;
 }
 
@@ -197,11 +199,8 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask == 0)) {
     hak_heap_drain(heap); // what others freed is in the ring now, or in the run in front
+    hak_tend(heap);       // a thread may live on that; this may put the run aside
     slab = heap->l2[c - HAK_TINY_CLASSES];
-    if (ring->count != 0 || hak_load_relaxed(&slab->mask) != 0) {
-      hak_tend(heap); // a thread may live on what comes back; this may put the run aside
-      slab = heap->l2[c - HAK_TINY_CLASSES];
-    }
     if (ring->count == 0 && hak_load_relaxed(&slab->mask) == 0) {
       void *borrowed = exact ? NULL : borrow(heap, c, zeroed);
       if (borrowed) return borrowed;
