@@ -89,6 +89,15 @@ static uint32_t batch_for(hak_slab_t *slab) {
   return grown < BATCH_MAX ? grown : BATCH_MAX;
 }
 
+// Blocks that the slab, which has come to the front, is good for; tiny: on its free list, which
+// gets a chain or fresh blocks if it was empty.
+static uint32_t make_ready(hak_slab_t *slab, uint32_t batch) {
+  uint32_t live = (uint32_t)hak_slab_live(slab), chain;
+  if (hak_slab_kind(slab) != HAK_KIND_TINY) return slab->capacity - live;
+  if (slab->free) return slab->carved - live;
+  return (chain = hak_slab_next_chain(slab)) != 0 ? chain : hak_slab_carve(slab, batch);
+}
+
 // A usable slab of the class in front; tiny: with a non-empty free list. NULL:
 // out of memory.
 static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
@@ -115,11 +124,8 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
     }
   }
   if (!got) {
-    slab = next_slab(heap, c);
-    if (!slab) return NULL;
-    got = slab->capacity - (uint32_t)hak_slab_live(slab);
-    if (tiny && !slab->free && (got = hak_slab_next_chain(slab)) == 0)
-      got = hak_slab_carve(slab, batch_for(slab));
+    if ((slab = next_slab(heap, c)) == NULL) return NULL;
+    got = make_ready(slab, batch_for(slab));
   }
   hak_owner_add(&heap->classes[c].blocks, got);
   return slab;
@@ -132,10 +138,7 @@ void hak_front_prewarm(hak_heap_t *heap) {
     hak_owner_inc(&heap->classes[c].refills);
     if (!slab) return;
     hak_heap_count_stat(heap, HAK_STAT_prewarm, 1);
-    uint32_t got = slab->capacity - (uint32_t)hak_slab_live(slab);
-    if (!slab->free && (got = hak_slab_next_chain(slab)) == 0)
-      got = hak_slab_carve(slab, (uint32_t)hak_option(PREWARM));
-    hak_owner_add(&heap->classes[c].blocks, got);
+    hak_owner_add(&heap->classes[c].blocks, make_ready(slab, (uint32_t)hak_option(PREWARM)));
   }
 }
 

@@ -202,7 +202,7 @@ hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front) {
   hak_class_stats_t *stats = &heap->classes[c];
   hak_owner_add(&stats->allocs, allocs - live);
   hak_owner_inc(&stats->refills);
-  hak_owner_add(&stats->blocks, next->capacity - live);
+  hak_owner_add(&stats->blocks, next->carved - live);
   hak_owner_inc(&heap->stats[HAK_STAT_slab_full]);
   hak_owner_inc(&heap->stats[HAK_STAT_refill_warm]);
   return next;

@@ -117,6 +117,35 @@ static void turns(void) {
 }
 ISOLATED(turns)
 
+// What a refill brings is counted once: blocks of a slab that comes back half carved.
+#define SOME_SIZE 64
+static hak_slab_t *some_slab;
+static void *carve_some(void *argument) {
+  (void)argument;
+  void *blocks[100];
+  for (unsigned i = 0; i < 100; i++) blocks[i] = hak_malloc(SOME_SIZE);
+  some_slab = hak_slab_lookup(blocks[0]);
+  for (unsigned i = 0; i < 100; i += 10) hak_free(blocks[i]);
+  return NULL;
+}
+static void *carve_more(void *argument) {
+  (void)argument;
+  unsigned carved = some_slab->carved, c = hak_size_class(SOME_SIZE);
+  CHECK(carved >= 100 && carved < some_slab->capacity);
+  hak_class_stats_t *stats = &hak_slab_owner(some_slab)->classes[c];
+  uint64_t blocks = stats->blocks, refills = stats->refills;
+  while (some_slab->carved == carved) CHECK(hak_slab_lookup(hak_malloc(SOME_SIZE)) == some_slab);
+  CHECK_EQUAL(stats->refills - refills, 2); // its list, then a batch
+  CHECK_EQUAL(stats->blocks - blocks, some_slab->carved - 90);
+  return NULL;
+}
+static void refills_count_once(void) {
+  hak_free(hak_malloc(1));
+  unit_in_thread(carve_some, NULL);
+  unit_in_thread(carve_more, NULL);
+}
+ISOLATED(refills_count_once)
+
 // The mark is never above the slab: HAKMEM_FULL_MARK=1 waits for the last block.
 static void mark_of_all_blocks(void) {
   hak_process_init();
@@ -532,6 +561,7 @@ int main(void) {
     ISOLATED_TEST(fronts),
     ISOLATED_TEST(partial_lists),
     ISOLATED_TEST(turns),
+    ISOLATED_TEST(refills_count_once),
     ISOLATED_TEST(mark_of_all_blocks),
     ISOLATED_TEST(marks_of_large_heaps),
     ISOLATED_TEST(heaps_are_used_again),
