@@ -7,14 +7,15 @@
 #define GROUPS (HAK_SUPERSLABS_MAX / 64)
 
 hak_index_group_t hak_index_groups[GROUPS];
-static hak_index_group_t summary[GROUPS / 64]; // a bit per group
+// A bit per group, but the first, which hak_index_find always looks at: most processes do without.
+static hak_index_group_t summary[GROUPS / 64];
 
 // Whoever clears the summary meanwhile has seen the group without the bit, and looks again.
 static void set_bit(unsigned set, uint32_t number) {
   uint32_t group = number / 64;
   uint64_t group_bit = UINT64_C(1) << (group % 64);
   hak_fetch_or_seq_cst(&hak_index_groups[group].set[set], UINT64_C(1) << (number % 64));
-  if (!(hak_load_seq_cst(&summary[group / 64].set[set]) & group_bit))
+  if (group != 0 && !(hak_load_seq_cst(&summary[group / 64].set[set]) & group_bit))
     hak_fetch_or_seq_cst(&summary[group / 64].set[set], group_bit);
 }
 
@@ -23,7 +24,7 @@ static bool clear_bit(unsigned set, uint32_t number) {
   uint32_t group = number / 64;
   uint64_t bit = UINT64_C(1) << (number % 64), group_bit = UINT64_C(1) << (group % 64);
   bool was_set = (hak_fetch_and_seq_cst(&hak_index_groups[group].set[set], ~bit) & bit) != 0;
-  if (hak_load_seq_cst(&hak_index_groups[group].set[set]) == 0) {
+  if (group != 0 && hak_load_seq_cst(&hak_index_groups[group].set[set]) == 0) {
     hak_fetch_and_seq_cst(&summary[group / 64].set[set], ~group_bit);
     // A set_bit between the two would be lost without this second look.
     if (hak_load_seq_cst(&hak_index_groups[group].set[set]))
@@ -113,7 +114,7 @@ uint32_t hak_pool_take_cold(void) {
 bool hak_pool_leave_cold(uint32_t number) { return clear_bit(HAK_INDEX_COLD, number); }
 
 void hak_index_rebuild(void) {
-  for (uint32_t group = 0; group * 64 < hak_superslab_count(); group++)
+  for (uint32_t group = 1; group * 64 < hak_superslab_count(); group++)
     for (unsigned k = 0; k < SETS; k++)
       if (hak_load_relaxed(&hak_index_groups[group].set[k])) {
         _Atomic uint64_t *word = &summary[group / 64].set[k];
