@@ -268,7 +268,7 @@ struct hak_heap {
   uint32_t partial[HAK_ORPHAN_GROUPS << HAK_ORPHAN_GROUP_SHIFT];
   uint32_t spare[HAK_CLASSES]; // the same of SPARE slabs (thread/warm.h)
   uint32_t pending;            // bytes in remote_map
-  uint32_t ticks;              // since remote_map was last flushed (thread/tend.h)
+  uint32_t ticks;              // slow paths since hak_tend_now (thread/tend.h)
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
   hak_letter_t letters[HAK_LETTERS];
   hak_letter_t *letter;   // one of them: that which was written to last

@@ -52,10 +52,9 @@ static bool map(size_t size, hak_claim_t *claim) {
   return true;
 }
 
-void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed, hak_source_t *source) {
+void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed) {
   hak_claim_t got;
   if (!hak_pool_find(hak_l25_slabs(size), 0, &got) && !map(size, &got)) return NULL;
-  *source = got.source;
   *zeroed = got.slab->zeroed;
   return hak_l25_make(got.slab, size, aligned);
 }

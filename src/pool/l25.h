@@ -15,7 +15,7 @@
 
 // size 1..HAK_L25_MAX. aligned: it starts at a multiple of 64 KiB, as it does if size is one of
 // 4 KiB. NULL: out of memory.
-void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed, hak_source_t *source);
+void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed);
 // A free in two steps. Claim: the run is nobody's but the caller's from here on;
 // false if another thread has freed it meanwhile. Then either release it, or take it
 // apart: its slabs, whose number that gives, are the caller's to make blocks of.

@@ -103,8 +103,12 @@ bool hak_commons_due(hak_heap_t *common) {
 }
 
 void hak_commons_tend(hak_heap_t *heap) {
-  hak_heap_t *common = claim(&hak_commons[heap->common_next]);
-  heap->common_next = (uint8_t)((heap->common_next + 1) % HAK_COMMONS_PLACES);
+  unsigned i = heap->common_next, looks = 0;
+  // Relaxed: one that is being made is tended another time.
+  do i = (i + 1) % HAK_COMMONS_PLACES;
+  while (hak_load_relaxed(&hak_commons[i]) == NULL && ++looks < HAK_COMMONS_PLACES);
+  heap->common_next = (uint8_t)i;
+  hak_heap_t *common = claim(&hak_commons[i]);
   if (!common) return;
   hak_heap_drain(common);
   hak_sparse_tend(common);

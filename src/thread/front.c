@@ -221,18 +221,18 @@ static void *take_l25(hak_heap_t *heap, size_t size, bool aligned, bool *zeroed)
     hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
     return hak_l25_make(kept, size, aligned);
   }
-  hak_source_t source;
   bool fresh = false;
-  void *p = hak_l25_alloc(size, aligned, &fresh, &source);
+  void *p = hak_l25_alloc(size, aligned, &fresh);
   if (!p) {
     hak_heap_reclaim_all(heap, 0);
-    p = hak_l25_alloc(size, aligned, &fresh, &source);
+    p = hak_l25_alloc(size, aligned, &fresh);
   }
   if (zeroed) *zeroed = fresh;
   return p;
 }
 
 static void *alloc_l25(hak_heap_t *heap, size_t size, bool aligned, bool *zeroed) {
+  hak_tend(heap);
   void *p = take_l25(heap, size, aligned, zeroed);
   if (p) hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
   return p;

@@ -116,12 +116,13 @@ void hak_guard_start(void) {
 
 hak_guard_counts_t hak_guard_counts;
 
-static place_t *claim_place(void) {
+// state: what the place was.
+static place_t *claim_place(uint32_t *state) {
   for (unsigned i = 0; i < TRIES; i++) {
     place_t *place = &places[hak_fetch_add_relaxed(&next, 1u) % PLACES];
-    uint32_t state = hak_load_relaxed(&place->state);
+    *state = hak_load_relaxed(&place->state);
     // Acquire: pairs with the release in hak_guard_free: the place is as that left it.
-    if ((state == EMPTY || state == FREED) && hak_cas_acquire(&place->state, &state, BUSY))
+    if ((*state == EMPTY || *state == FREED) && hak_cas_acquire(&place->state, state, BUSY))
       return place;
   }
   return NULL;
@@ -130,11 +131,12 @@ static place_t *claim_place(void) {
 void *hak_guard_alloc(size_t size) {
   if (hak_load_acquire(&hak_guard_base) == 0 || size > hak_os_page_size) return NULL;
   if (hak_fetch_add_relaxed(&turns, 1) % hak_option(GUARD) != 0) return NULL;
-  place_t *place = claim_place();
+  uint32_t state;
+  place_t *place = claim_place(&state);
   if (!place) return NULL;
   char *page = page_of(place), *end = page + hak_os_page_size;
   if (!place->committed && !hak_os_commit(page, hak_os_page_size)) {
-    hak_store_release(&place->state, EMPTY);
+    hak_store_release(&place->state, state);
     return NULL;
   }
   place->committed = true;

@@ -504,7 +504,7 @@ static hak_heap_t *attach(void) {
   if (!heap) heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
   if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
   if (!heap) {
-    heap = hak_heap_new();
+    if (!(heap = hak_heap_new())) hak_heap_reclaim_all(NULL, 0), heap = hak_heap_new();
     if (!heap) return NULL;
     hak_store_seq_cst(&heap->state, HAK_HEAP_ATTACHED);
   }

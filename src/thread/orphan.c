@@ -2,6 +2,9 @@
 
 #include "base/bits.h"
 #include "thread/heap.h"
+#include "thread/sparse.h"
+
+#define LOOKS 8 // at heaps, for an orphan to tend
 
 _Atomic uint64_t hak_orphans[HAK_ORPHAN_LISTS];
 
@@ -74,17 +77,42 @@ void hak_orphan_leave(hak_heap_t *heap) {
     list_orphan(hak_low_bit(rest), heap);
 }
 
+// The heap if it is an orphan, CLAIMED.
+static hak_heap_t *claim(uint32_t id) {
+  hak_heap_t *heap = hak_heap_by_id(id);
+  // Relaxed: a heap is made as either, before it is an orphan for the first time; and hak_heap_take
+  // tells whether it is one still.
+  if (hak_load_relaxed(&heap->state) != HAK_HEAP_ORPHAN || hak_load_relaxed(&heap->common) ||
+      hak_load_relaxed(&heap->nursery))
+    return NULL;
+  return hak_heap_take(heap, HAK_HEAP_CLAIMED) ? heap : NULL;
+}
+
+static void unclaim(hak_heap_t *heap) {
+  hak_orphan_leave(heap);
+  hak_heap_service(heap); // what was posted before the state changed
+}
+
 void hak_orphan_reclaim(void) {
   for (uint32_t id = 1; id <= hak_heap_count(); id++) {
-    hak_heap_t *heap = hak_heap_by_id(id);
-    // Relaxed: a heap is made as either, before it is an orphan for the first time.
-    if (hak_load_relaxed(&heap->common) || hak_load_relaxed(&heap->nursery) ||
-        !hak_heap_take(heap, HAK_HEAP_CLAIMED))
-      continue;
+    hak_heap_t *heap = claim(id);
+    if (!heap) continue;
     hak_heap_tidy(heap);
-    hak_orphan_leave(heap);
-    hak_heap_service(heap);
+    unclaim(heap);
   }
+}
+
+void hak_orphan_tend(void) {
+  static _Atomic uint32_t last; // relaxed: steers which are looked at
+  uint32_t id = hak_load_relaxed(&last), looks = 0;
+  hak_heap_t *heap;
+  do heap = claim(id = id % hak_heap_count() + 1);
+  while (!heap && ++looks < LOOKS);
+  hak_store_relaxed(&last, id);
+  if (!heap) return;
+  hak_heap_drain(heap);
+  hak_sparse_tend(heap);
+  unclaim(heap);
 }
 
 void hak_orphan_after_fork(hak_heap_t *mine) {

@@ -25,6 +25,9 @@ hak_heap_t *hak_orphan_take(unsigned list, uint32_t wanted);
 void hak_orphan_leave(hak_heap_t *heap);
 // All of them give back what they can: for who has no heap that could take their slabs over.
 void hak_orphan_reclaim(void);
+// One of them, the next each time, takes back what others freed, and gives back pages that were
+// idle already when it was looked at before (thread/sparse.h).
+void hak_orphan_tend(void);
 // In the child of a fork, whose only heap is mine, or hak_heap_none.
 void hak_orphan_after_fork(hak_heap_t *mine);
 

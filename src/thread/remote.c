@@ -121,7 +121,6 @@ static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
 }
 
 void hak_remote_flush(hak_heap_t *heap) {
-  heap->ticks = 0;
   hak_letter_send_all(heap);
   if (heap->pending == 0) return;
   hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);

@@ -1,14 +1,18 @@
 #include "thread/tend.h"
 
 #include "thread/commons.h"
+#include "thread/orphan.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
 #include "thread/sparse.h"
 
 void hak_tend_now(hak_heap_t *heap) {
-  hak_remote_flush(heap); // counts anew
+  heap->ticks = 0;
+  hak_remote_flush(heap);
+  hak_heap_drain(heap); // a front may live on what others free of it, and nothing else is looked at
   hak_ring_tend(heap);
   hak_sparse_tend(heap);
   hak_commons_tend(heap);
+  hak_orphan_tend();
   hak_heap_tend_shared();
 }

@@ -20,8 +20,7 @@ static uint32_t free_mask(const hak_slab_t *slab) {
 }
 static void *alloc(size_t size) {
   bool zeroed;
-  hak_source_t source;
-  char *p = hak_l25_alloc(size, true, &zeroed, &source);
+  char *p = hak_l25_alloc(size, true, &zeroed);
   CHECK(p != NULL);
   if (zeroed) CHECK(all_zero(p, hak_l25_usable(head_of(p))));
   return p;
@@ -63,10 +62,9 @@ static void colours(void) {
   unsigned gaps[9] = {0}, at_end = 0;
   for (unsigned i = 0; i < 4000; i++) {
     bool zeroed;
-    hak_source_t source;
     size_t size = 1 + chance_below(&seed, HAK_L25_MAX), left = -size & 4095;
     if (i % 8 == 0) size = hak_align_up(size, 4096), left = 0;
-    char *p = hak_l25_alloc(size, false, &zeroed, &source);
+    char *p = hak_l25_alloc(size, false, &zeroed);
     hak_slab_t *head = head_of(p);
     size_t gap = (uintptr_t)p & (HAK_SLAB_SIZE - 1);
     CHECK(p == head->start && gap % 128 == 0 && gap <= left && gap <= 1024);
