@@ -14,6 +14,7 @@
 #define POSTS_MAX 8 // without an adoption
 
 _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];
+static _Atomic bool any; // relaxed: was made; saves looks at all places
 
 static bool for_commons(unsigned size_class) {
   return hak_class_size(size_class) <= HAK_COMMONS_BLOCK_MAX;
@@ -37,6 +38,7 @@ static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
   if (!hak_cas_acquire(place, &none, &hak_heap_none)) return NULL;
   hak_heap_t *common = hak_heap_new();
   if (common) {
+    hak_store_relaxed(&any, true);
     hak_store_relaxed(&common->common, true);
     hak_store_seq_cst(&common->state, HAK_HEAP_CLAIMED);
   }
@@ -103,6 +105,7 @@ bool hak_commons_due(hak_heap_t *common) {
 }
 
 void hak_commons_tend(hak_heap_t *heap) {
+  if (!hak_load_relaxed(&any)) return;
   unsigned i = heap->common_next, looks = 0;
   // Relaxed: one that is being made is tended another time.
   do i = (i + 1) % HAK_COMMONS_PLACES;

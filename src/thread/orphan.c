@@ -104,10 +104,11 @@ void hak_orphan_reclaim(void) {
 
 void hak_orphan_tend(void) {
   static _Atomic uint32_t last; // relaxed: steers which are looked at
-  uint32_t id = hak_load_relaxed(&last), looks = 0;
+  uint32_t id = hak_load_relaxed(&last), count = hak_heap_count(), looks = 0;
+  if (count == 1) return; // the caller's
   hak_heap_t *heap;
-  do heap = claim(id = id % hak_heap_count() + 1);
-  while (!heap && ++looks < LOOKS);
+  do heap = claim(id = id % count + 1);
+  while (!heap && ++looks < LOOKS && looks < count);
   hak_store_relaxed(&last, id);
   if (!heap) return;
   hak_heap_drain(heap);
