@@ -8,6 +8,7 @@
 #include "hakmem/hakmem.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
+#include "thread/commons.h"
 #include "thread/heap.h"
 #include "thread/process.h"
 #include "thread/remote.h"
@@ -165,6 +166,10 @@ static void found_by_who_needs_one(void) {
     tell(&another, allocate, part(&lot2, 0, slabs(10)));
     CHECK(heaps_stat(HAK_STAT_refill_commons) >= adopted + 10);
     CHECK(slabs_in_use() <= in_use + 1); // it had what it needed from there
+    for (unsigned i = 0; i < 3; i++) { // a look is never at a place without one
+      hak_commons_tend(hak_tls_heap);
+      CHECK(hak_load_relaxed(&hak_commons[hak_tls_heap->common_next]) != NULL);
+    }
     check_commons();
     for (unsigned i = 1; i < lot.end; i += 2) CHECK(filled(lot.blocks[i], lot.size, i));
     release(every_other(&lot, 1));

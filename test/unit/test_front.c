@@ -10,6 +10,8 @@
 #include "thread/front.h"
 #include "thread/heap.h"
 #include "thread/process.h"
+#include "thread/remote.h"
+#include "thread/tend.h"
 
 static size_t usable(const void *p) {
   hak_block_t block;
@@ -357,10 +359,41 @@ static void what_comes_back(void) {
 }
 ISOLATED(what_comes_back)
 
+// What is due comes whatever a thread allocates, and whatever else it hands over or is sent.
+enum { RETURNED = 512 };
+static void slow_paths_tick(void) {
+  hak_process_init();
+  hak_option(NURSERY) = 0;
+  hak_option(GUARD) = 0;
+  give(hak_front_alloc(RETURNED, NULL));
+  hak_heap_t *heap = hak_tls_heap;
+  heap->ticks = 10;
+  hak_remote_flush(heap);
+  CHECK_EQUAL(heap->ticks, 10);
+  void *large = hak_front_alloc(300000, NULL);
+  CHECK_EQUAL(heap->ticks, 11);
+  give(large);
+  // One slab is used up, and half of it comes back by way of the inbox.
+  unsigned capacity = hak_classes[hak_size_class(RETURNED)].capacity;
+  for (unsigned i = 0; i < 2 * capacity; i++) {
+    void *p = hak_front_alloc(RETURNED, NULL);
+    if (i < capacity && i < COUNT(come_back)) come_back[i] = p;
+  }
+  unit_in_thread(free_them, NULL);
+  CHECK(hak_load_relaxed(&heap->inbox) != 0);
+  heap->ticks = HAK_HEAP_TICKS - 1;
+  hak_tend(heap);
+  CHECK(hak_load_relaxed(&heap->inbox) == 0);
+  CHECK_EQUAL(heap->ticks, 0);
+  hak_heap_check(heap);
+}
+ISOLATED(slow_paths_tick)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(borrowed),
     ISOLATED_TEST(what_comes_back),
+    ISOLATED_TEST(slow_paths_tick),
     ISOLATED_TEST(all_sizes),
     ISOLATED_TEST(colours),
     ISOLATED_TEST(all_alignments),

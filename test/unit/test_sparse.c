@@ -9,6 +9,7 @@
 #include "superslab/seal.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/orphan.h"
 #include "thread/sparse.h"
 
 enum { MOST = 1 << 16 };
@@ -94,6 +95,23 @@ static void survivors_of_another(void) {
 }
 ISOLATED(survivors_of_another)
 
+// The same, and nobody asks: whoever is at work comes by, again and again.
+static void survivors_of_the_ended(void) {
+  if (!survivors_matter()) return;
+  hak_option(NURSERY) = 0;
+  hak_free(hak_malloc(1));
+  unit_in_thread(leave_survivors, NULL);
+  hak_heap_t *ended = hak_slab_owner(hak_slab_lookup(held[0]));
+  CHECK(ended != hak_tls_heap);
+  size_t full = status_kib("VmRSS:");
+  for (unsigned i = 0; i < 30; i++) {
+    ended->tended_at = 0; // long ago; nobody has it
+    hak_orphan_tend();
+  }
+  pages_between_went(full);
+}
+ISOLATED(survivors_of_the_ended)
+
 // A mid-size peak of which a tenth stays, and nobody does anything afterwards.
 static void mid_peak(void) {
   enum { COUNT_ = 16000, BLOCK_KIB = 20, SIZE = BLOCK_KIB * KIB - HAK_TAIL };
@@ -159,6 +177,7 @@ int main(void) {
     ISOLATED_TEST(every_class),
     ISOLATED_TEST(survivors),
       ISOLATED_TEST(survivors_of_another),
+    ISOLATED_TEST(survivors_of_the_ended),
     ISOLATED_TEST(mid_peak),
     ISOLATED_TEST(after_a_pause),
     ISOLATED_TEST(sweeps),
