@@ -43,8 +43,14 @@ def record(args):
     environment = os.environ | {"HAKTRACE_FILE": trace, "LD_PRELOAD": ":".join(preload)}
     if args.limit is not None:
         environment["HAKTRACE_LIMIT"] = str(args.limit)
+    # Set before it starts: it may ask for a signal, and get one, before Popen returns.
+    process, asked_to_end = None, []
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate() if process else asked_to_end.append(True))
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)  # the terminal's goes to the program too, which decides
     with subprocess.Popen(cmd, env=environment) as process:
-        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        if asked_to_end:
+            process.terminate()
         status = wait_for_end(process)
     report(trace, before, cmd)
     return status
