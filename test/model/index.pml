@@ -9,7 +9,8 @@
 // ever: two threads and both SuperSlabs, or three threads and one, without the
 // summary word and without draining.
 //
-// Mirrors src/superslab/pool_index.c: set_bit, clear_bit, publish, sets_of, and the calls of
+// Mirrors src/superslab/pool_index.c (of a group that is not the first, which does without the
+// summary): set_bit, clear_bit, publish, sets_of, and the calls of
 // hak_index_publish and hak_index_change in src/superslab/shared_pool.c: claim_in, find_in,
 // evict and give_up. Nobody waits for the index here: claims try any SuperSlab, as after a
 // stale hint.
