@@ -81,9 +81,8 @@ static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
   hak_slab_t *slabs = hak_slab_at(number << HAK_SLABS_SHIFT);
   // Relaxed is enough: only the owner of the slabs asks and only who holds them, or the
   // whole SuperSlab, clears; both are ordered by the claims on free_mask.
-  _Atomic uint32_t *word = &hak_registry.superslabs[number].dirty;
-  uint32_t dirty = hak_load_relaxed(word);
-  if (bits & ~dirty) dirty = atomic_fetch_or_explicit(word, bits, memory_order_relaxed);
+  uint32_t dirty =
+      atomic_fetch_or_explicit(&hak_registry.superslabs[number].dirty, bits, memory_order_relaxed);
   hak_slab_t *first = slabs + hak_low_bit(bits);
   if (run) first->zeroed = !(dirty & bits);
   for (uint32_t rest = run ? 0 : bits; rest; rest &= rest - 1)
@@ -248,9 +247,7 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
   uint64_t old = hak_load_relaxed(free_mask), now;
   // Relaxed: tells how old the bits are, and nothing depends on it.
-  _Atomic uint32_t *recent = &hak_registry.superslabs[number].recent;
-  if (bits & ~hak_load_relaxed(recent))
-    atomic_fetch_or_explicit(recent, bits, memory_order_relaxed);
+  atomic_fetch_or_explicit(&hak_registry.superslabs[number].recent, bits, memory_order_relaxed);
   do {
     HAK_ASSERT(!(old & bits));
     now = word_released(old, bits);

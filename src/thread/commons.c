@@ -14,7 +14,7 @@
 #define POSTS_MAX 8 // without an adoption
 
 _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];
-static _Atomic bool any; // relaxed: was made; saves looks at all places
+static _Atomic bool any; // was made. Relaxed: it only saves looks at places
 
 static bool for_commons(unsigned size_class) {
   return hak_class_size(size_class) <= HAK_COMMONS_BLOCK_MAX;

@@ -403,11 +403,6 @@ static hak_heap_t *claim_from(unsigned list, const hak_heap_t *mine) {
   return orphan;
 }
 
-static void leave_claimed(hak_heap_t *orphan) {
-  hak_orphan_leave(orphan);
-  hak_heap_service(orphan);
-}
-
 static void give_group(hak_heap_t *from, hak_heap_t *to, unsigned group) {
   unsigned c = group << HAK_ORPHAN_GROUP_SHIFT, end = (group + 1) << HAK_ORPHAN_GROUP_SHIFT;
   for (; c < end && c < HAK_CLASSES; c++)
@@ -422,7 +417,7 @@ bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
   // none all of the group, or the next look would find this one again, not those below it.
   if (orphan->partial[size_class]) hak_heap_give_partial(orphan, mine, size_class);
   else give_group(orphan, mine, group);
-  leave_claimed(orphan);
+  hak_orphan_let_go(orphan);
   return true;
 }
 
@@ -430,7 +425,7 @@ static void adopt_all(hak_heap_t *mine) {
   hak_heap_t *orphan;
   while ((orphan = claim_from(HAK_ORPHANS_RICH, mine)) != NULL) {
     for (unsigned group = 0; group < HAK_ORPHAN_GROUPS; group++) give_group(orphan, mine, group);
-    leave_claimed(orphan);
+    hak_orphan_let_go(orphan);
   }
 }
 
@@ -504,7 +499,11 @@ static hak_heap_t *attach(void) {
   if (!heap) heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
   if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
   if (!heap) {
-    if (!(heap = hak_heap_new())) hak_heap_reclaim_all(NULL, 0), heap = hak_heap_new();
+    heap = hak_heap_new();
+    if (!heap) {
+      hak_heap_reclaim_all(NULL, 0); // out of memory: what is kept may do
+      heap = hak_heap_new();
+    }
     if (!heap) return NULL;
     hak_store_seq_cst(&heap->state, HAK_HEAP_ATTACHED);
   }
@@ -547,8 +546,7 @@ static void detach(hak_heap_t *heap) {
   hak_commons_freed_here(heap); // the next thread may do other things
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
-  hak_orphan_leave(heap);
-  hak_heap_service(heap); // what was posted before the state changed
+  hak_orphan_let_go(heap);
 }
 
 void hak_heap_detach_transient(hak_heap_t *heap) {

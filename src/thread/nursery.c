@@ -32,8 +32,7 @@ HAK_INLINE bool take(hak_heap_t *heap) {
   if (!hak_heap_take(heap, HAK_HEAP_ATTACHED)) return false;
   if (HAK_LIKELY(hak_load_relaxed(&heap->nursery))) return true;
   // It became a thread's own since it was looked for, and that thread has ended.
-  hak_orphan_leave(heap);
-  hak_heap_service(heap);
+  hak_orphan_let_go(heap);
   return false;
 }
 

@@ -77,6 +77,11 @@ void hak_orphan_leave(hak_heap_t *heap) {
     list_orphan(hak_low_bit(rest), heap);
 }
 
+void hak_orphan_let_go(hak_heap_t *heap) {
+  hak_orphan_leave(heap);
+  hak_heap_service(heap); // what was posted before the state changed
+}
+
 // The heap if it is an orphan, CLAIMED.
 static hak_heap_t *claim(uint32_t id) {
   hak_heap_t *heap = hak_heap_by_id(id);
@@ -88,17 +93,12 @@ static hak_heap_t *claim(uint32_t id) {
   return hak_heap_take(heap, HAK_HEAP_CLAIMED) ? heap : NULL;
 }
 
-static void unclaim(hak_heap_t *heap) {
-  hak_orphan_leave(heap);
-  hak_heap_service(heap); // what was posted before the state changed
-}
-
 void hak_orphan_reclaim(void) {
   for (uint32_t id = 1; id <= hak_heap_count(); id++) {
     hak_heap_t *heap = claim(id);
     if (!heap) continue;
     hak_heap_tidy(heap);
-    unclaim(heap);
+    hak_orphan_let_go(heap);
   }
 }
 
@@ -113,7 +113,7 @@ void hak_orphan_tend(void) {
   if (!heap) return;
   hak_heap_drain(heap);
   hak_sparse_tend(heap);
-  unclaim(heap);
+  hak_orphan_let_go(heap);
 }
 
 void hak_orphan_after_fork(hak_heap_t *mine) {

@@ -23,6 +23,8 @@ hak_heap_t *hak_orphan_take(unsigned list, uint32_t wanted);
 // Gives a heap up (owner), which takes a call of hak_heap_service afterwards. A nursery or a
 // commons is on no list: it stays in its place.
 void hak_orphan_leave(hak_heap_t *heap);
+// The same with that call.
+void hak_orphan_let_go(hak_heap_t *heap);
 // All of them give back what they can: for who has no heap that could take their slabs over.
 void hak_orphan_reclaim(void);
 // One of them, the next each time, takes back what others freed, and gives back pages that were

@@ -1,6 +1,7 @@
 // tend.h: what a heap sees to once in a while, in slow paths of malloc: it hands over what it holds
-// of others' blocks, takes what others hold of its own, and gives back what was idle, here and of
-// an orphan; and follows a request to give back all it can. Owner only. Tests: test/unit/test_front.c, test_sparse.c, test_ring.c.
+// of others' blocks, takes in what they freed of its own, and gives back what was idle, here and of
+// a commons and an orphan; and follows a request to give back all it can. Owner only.
+// Tests: test/unit/test_front.c, test_sparse.c, test_ring.c.
 
 #ifndef HAK_THREAD_TEND_H
 #define HAK_THREAD_TEND_H

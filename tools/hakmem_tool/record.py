@@ -45,9 +45,11 @@ def record(args):
         environment["HAKTRACE_LIMIT"] = str(args.limit)
     # Set before it starts: it may ask for a signal, and get one, before Popen returns.
     process, asked_to_end = None, []
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate() if process else asked_to_end.append(True))
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: None)  # the terminal's goes to the program too, which decides
+    handlers = {signal.SIGTERM: lambda *_: process.terminate() if process else asked_to_end.append(True),
+                signal.SIGINT: lambda *_: None}  # the terminal's goes to the program too, which decides
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is not signal.SIG_IGN:  # or the program would no longer ignore it
+            signal.signal(number, handler)
     with subprocess.Popen(cmd, env=environment) as process:
         if asked_to_end:
             process.terminate()
