@@ -216,7 +216,8 @@ def check_files(args: argparse.Namespace) -> None:
         raise SystemExit(f"compare: {error.filename} cannot be written: {error.strerror}") from error
 
 
-def write_files(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> None:
+def write_files(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> bool:
+    """False if one could not be written, which has been said."""
     csvs, runs, jsons, pages, charts, scatters = files_to_write(args)
     for path in csvs:
         write_csv(path, summary)
@@ -226,6 +227,7 @@ def write_files(args: argparse.Namespace, session: Session, summary: dict, seed:
                       ensure_ascii=False) + "\n"
     for path in jsons:
         path.write_text(text, encoding="utf-8")
+    failed: list[Path] = []
     drawn = [*((["report.py"], p) for p in pages), *((["plot.py"], p) for p in charts)]
     if len(session.allocators) > 1:
         drawn += [(["plot.py", "--means"], p) for p in scatters]
@@ -236,8 +238,11 @@ def write_files(args: argparse.Namespace, session: Session, summary: dict, seed:
             # As processes: they restart themselves in build/venv if they have to.
             if subprocess.run([sys.executable, "-B", str(REPO / "bench" / tool), *flags, file.name, str(path)]).returncode:
                 print(f"compare: {path} could not be written", file=sys.stderr)
+                failed.append(path)
     if args.out:
-        print(f"wrote {args.out}/results.json, .csv, .html, .svg, results-means.svg; runs.csv as mimalloc-bench has it")
+        written = [p.name for p in (*csvs, *runs, *jsons, *(p for _, p in drawn)) if p.parent == args.out and p not in failed]
+        print(f"wrote to {args.out}: {', '.join(written)} (runs.csv as mimalloc-bench has it)")
+    return not failed
 
 
 def main() -> int:
@@ -252,6 +257,8 @@ def main() -> int:
     rounds = args.rounds if args.rounds is not None else 3 if args.quick else MOST_ROUNDS if args.budget else 10
     if rounds < 1:
         raise SystemExit("compare: --rounds must be at least 1")
+    if args.budget is not None and args.budget <= 0:
+        raise SystemExit("compare: --budget must be above 0")
     check_files(args)
     benchmarks = choose_benchmarks(args)
     if not benchmarks:
@@ -287,11 +294,10 @@ def main() -> int:
     print_table(summary)
     print_details(summary)
     print_notes(session, summary)
-    if not schedule.interrupted:  # files of earlier runs are better than part of this one
-        write_files(args, session, summary, seed)
     if schedule.interrupted:
-        return 130
-    return 1 if session.failures else 0
+        return 130  # files of earlier runs are better than part of this one
+    written = write_files(args, session, summary, seed)
+    return 1 if session.failures or not written else 0
 
 
 if __name__ == "__main__":

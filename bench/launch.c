@@ -59,9 +59,12 @@ static double resident_kib(pid_t pid) {
   return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
 }
 
+static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
+
 // In a child, so that the command does not inherit its peak. In huge pages, as those are
-// what is given back to the host. What cannot be had is left as it is.
-static void prime(size_t mib) {
+// what is given back to the host. What cannot be had is left as it is. Returns its processor time.
+static double prime(size_t mib) {
+  struct rusage used = {0};
   pid_t child = fork();
   if (child < 0) die("fork");
   if (child == 0) {
@@ -72,10 +75,9 @@ static void prime(size_t mib) {
     for (size_t at = 0; at < size; at += 4096) ((volatile char *)p)[at] = 1;
     _exit(0);
   }
-  while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
+  while (wait4(child, NULL, 0, &used) < 0 && errno == EINTR) continue;
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
-
-static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
 
 int main(int argc, char **argv) {
   const char *out_name = NULL;
@@ -100,7 +102,7 @@ int main(int argc, char **argv) {
   FILE *out = out_name != NULL ? fopen(out_name, "we") : stderr;
   if (out == NULL) die(out_name);
 
-  if (prime_mib != 0) prime(prime_mib);
+  double prime_s = prime_mib != 0 ? prime(prime_mib) : 0;
 
   // Waits for SIGCHLD with a timeout below.
   sigset_t child_ends;
@@ -141,10 +143,10 @@ int main(int argc, char **argv) {
 
   int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   fprintf(out,
-          "{\"wall_s\": %.6f, \"user_s\": %.6f, \"sys_s\": %.6f, \"maxrss_kib\": %ld, "
+          "{\"pid\": %d, \"prime_s\": %.6f, \"wall_s\": %.6f, \"user_s\": %.6f, \"sys_s\": %.6f, \"maxrss_kib\": %ld, "
           "\"mean_rss_kib\": %.0f, \"minor_faults\": %ld, \"major_faults\": %ld, \"voluntary_switches\": %ld, "
           "\"involuntary_switches\": %ld, \"exit\": %d, \"signal\": %d}\n",
-          wall, seconds(used.ru_utime), seconds(used.ru_stime), used.ru_maxrss,
+          (int)child, prime_s, wall, seconds(used.ru_utime), seconds(used.ru_stime), used.ru_maxrss,
           sampled > start ? rss_kib_s / (sampled - start) : 0, used.ru_minflt,
           used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw, code,
           WIFSIGNALED(status) ? WTERMSIG(status) : 0);

@@ -153,7 +153,7 @@ def run_once(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) ->
             "load_before": load,
             # CPU time of everybody else while the run lasted, in CPUs. /proc/stat counts
             # in ticks of 10 ms, so it says little about runs shorter than that.
-            "foreign_cpus": max(0.0, (after.busy - before.busy - own) / elapsed),
+            "foreign_cpus": max(0.0, (after.busy - before.busy - own - usage["prime_s"]) / elapsed),
             "steal_cpus": (after.steal - before.steal) / elapsed}
 
 

@@ -52,7 +52,7 @@ def choose(words: list[str]) -> list[Benchmark]:
         elif word in OWN_SUITES:
             print(f"suite {word} left out: it is not in this tree", file=sys.stderr)
         else:
-            raise SystemExit(f"no benchmark, suite or selection is called {word}; see --list")
+            raise SystemExit(f"no benchmark, suite or selection is called {word}; see `python3 bench/compare.py --list`")
     return [BENCHMARKS[name] for name in names]
 
 

@@ -421,6 +421,15 @@ class Processes(unittest.TestCase):
         silent(session.once, session.benchmarks[0], 1, "")
         self.assertLess(session.values("p", "system", "maxrss_kib")[0], measure.QUICK_PRIME * 1024 / 4)
 
+    def test_the_launcher_tells_what_that_took_and_who_ran(self):
+        with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
+            done = subprocess.run([self.build / "bench" / "launch", "--out", out.name, "--prime", "128", "--", "sh", "-c", "echo $$"],
+                                  capture_output=True, text=True, check=True)
+            told = json.load(out)
+        self.assertEqual(told["pid"], int(done.stdout))
+        self.assertGreater(told["prime_s"], 0.001)
+        self.assertLess(told["user_s"] + told["sys_s"], told["prime_s"] + 0.1)
+
     def test_cpu_time_of_the_process_as_metric(self):
         session = self.session(replace(self.process("true"), metric="cpu_seconds"))
         silent(session.once, session.benchmarks[0], 1, "")

@@ -4,7 +4,7 @@ import os
 import stat
 import struct
 
-from .launch import find_program
+from .launch import find_program, script_words
 
 PT_INTERP = 3
 
@@ -35,11 +35,7 @@ def why_not_served(cmd, status):
 
 def script_interpreter(path):
     """The program that runs the script at path, or None if it is no script."""
-    with open(path, "rb") as f:
-        first = f.readline(256)
-    if not first.startswith(b"#!"):
-        return None
-    words = first[2:].decode(errors="replace").split()
+    words = script_words(path)
     return os.path.realpath(words[0]) if words and os.path.exists(words[0]) else None
 
 

@@ -25,7 +25,7 @@ class Cost:
     minflt: int = 0
     majflt: int = 0
     status: int = 0     # exit status as a shell shows it: 128 + signal if killed
-    pid: int = 0        # 0: the launcher does not say
+    pid: int = 0
 
 
 def find_program(name):
@@ -33,7 +33,26 @@ def find_program(name):
     if path is None:
         kind = "is not an executable file" if os.path.exists(name) else "not found"
         raise ToolError(f"{name}: {kind}")
+    missing = missing_interpreter(path)
+    if missing:
+        raise ToolError(f"{name}: its interpreter {missing} does not exist")
     return path
+
+
+def script_words(path):
+    """The words behind #! of the script at path; none if it is no script."""
+    try:
+        with open(path, "rb") as f:
+            first = f.readline(256)
+    except OSError:  # it may be executed, not read
+        return []
+    return first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
+
+
+def missing_interpreter(path):
+    """The program that is to run the script at path, if there is none."""
+    words = script_words(path)
+    return words[0] if words and not os.path.exists(words[0]) else None
 
 
 def launch(cmd, environment, out, stdin, scratch):
@@ -64,7 +83,7 @@ def by_launcher(cmd, environment, sink, given, cost_file):
                         f"(exit status {status}): {error}") from error
     return Cost(wall=told["wall_s"], user=told["user_s"], sys=told["sys_s"],
                 maxrss=told["maxrss_kib"], minflt=told["minor_faults"],
-                majflt=told["major_faults"], status=told["exit"])
+                majflt=told["major_faults"], status=told["exit"], pid=told["pid"])
 
 
 def wait(process, sink):

@@ -72,15 +72,21 @@ def library_file(path, what):
     return os.path.abspath(path)
 
 
+def try_preload(library, option):
+    tried = subprocess.run(["true"], env=os.environ | {"LD_PRELOAD": preload(library)}, stdin=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True, errors="replace")
+    if tried.returncode or f"'{loadable(library)}' from LD_PRELOAD cannot be preloaded" in tried.stderr:
+        raise ToolError(f"{option}: {library} cannot be preloaded: {tried.stderr.strip()[-300:]}")
+
+
 def command(args):
     library = library_file(args.lib, "the library")
+    try_preload(library, "--lib")
     other = {"LD_PRELOAD": preloaded()} if "LD_PRELOAD" in os.environ else {}  # HAKMEM may be there
     if args.against != "system":
-        other = {"LD_PRELOAD": preload(library_file(args.against, "--against: the allocator"))}
-        tried = subprocess.run(["true"], env=os.environ | other, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                               text=True, errors="replace")
-        if tried.returncode or "cannot be preloaded" in tried.stderr:
-            raise ToolError(f"--against: {args.against} cannot be preloaded: {tried.stderr.strip()[-300:]}")
+        peer = library_file(args.against, "--against: the allocator")
+        try_preload(peer, "--against")
+        other = {"LD_PRELOAD": preload(peer)}
     try:
         with open(args.stdin, "rb"):
             pass

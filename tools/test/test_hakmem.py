@@ -145,7 +145,12 @@ class Record(InFolder):
         program = self.write("program", "#!/no-such-interpreter\n")
         os.chmod(program, 0o755)
         done = hakmem("record", "-o", os.path.join(self.folder, "trace"), program)
-        self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {program}: No such file or directory\n"))
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, f"hakmem: {program}: its interpreter /no-such-interpreter does not exist\n"))
+        program = self.write("folder", "#!/\n")
+        os.chmod(program, 0o755)
+        done = hakmem("record", "-o", os.path.join(self.folder, "trace"), program)
+        self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {program}: Permission denied\n"))
 
     def test_no_file_of_any_process_is_an_error(self):
         if not os.path.exists(record.RECORDER):
@@ -227,12 +232,22 @@ class Run(InFolder):
         self.assertIn("no sign that HAKMEM served this program", done.stderr)
 
     def test_wrong_names_are_one_line(self):
-        library = self.library()
+        library, script = self.library(), self.write("script", "#!/no/such/shell -e\n")
+        os.chmod(script, 0o755)
         for arguments, message in ((("--stdin", self.folder, "cat"), f"--stdin {self.folder}: Is a directory"),
                                    (("--against", "mimalloc", "ls"), "--against: the allocator mimalloc does not exist; "
-                                    "a path is wanted, those of peers are in build/peers/lib")):
+                                    "a path is wanted, those of peers are in build/peers/lib"),
+                                   ((script,), f"{script}: its interpreter /no/such/shell does not exist")):
             done = hakmem("run", "--lib", library, *arguments)
             self.assertEqual((done.returncode, done.stderr), (1, f"hakmem: {message}\n"))
+        done = subprocess.run([sys.executable, HAKMEM, "run", "--lib", library, "true"], env=os.environ |
+                              {"LD_PRELOAD": "/gone.so"}, capture_output=True, text=True)
+        self.assertNotIn("--lib", done.stderr)  # the loader complains of the other one
+        broken = self.write("libbroken.so", "\x7fELF and nothing else")
+        for option in ("--lib", "--against"):
+            done = hakmem("run", "--lib", library, option, broken, "true")
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, f"^hakmem: {option}: {broken} cannot be preloaded: .*libbroken.so")
         for arguments in (("run", "--runs", "x", "ls"), ("which", "abc"), ("which", "0")):
             done = hakmem(*arguments)
             self.assertEqual(done.returncode, 2)
