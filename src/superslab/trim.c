@@ -159,7 +159,8 @@ uint32_t hak_slab_carve_absent(hak_slab_t *slab) {
   char *block = slab->start + first * size;
   // The page fault comes first, as signals are delivered with it: see above.
   *(volatile char *)block = 0;
-  slab->absent &= slab->absent - 1;
   hak_slab_list(slab, block, end - first);
+  atomic_signal_fence(memory_order_release); // who comes between looks at no such slab (audit.c)
+  slab->absent &= slab->absent - 1;
   return end - first;
 }

@@ -9,8 +9,8 @@
 //
 // There is a commons for each two classes of up to 2 KiB. A thread takes it by a compare-and-swap
 // from ORPHAN to CLAIMED, for a moment, and does without if another has it (protocol H4). What is
-// freed into its slabs waits in its inbox for whoever takes it next: to adopt a slab, to give
-// one back, after a number of posts, and now and then when a thread refills.
+// freed into its slabs waits in its inbox for whoever takes it next: to adopt a slab, after a
+// number of posts, and now and then in a thread's slow paths.
 // Docs: docs/decisions/0029-commons.md. Tests: test/unit/test_commons.c, test/model/commons.pml.
 
 #ifndef HAK_THREAD_COMMONS_H

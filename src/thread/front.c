@@ -243,7 +243,7 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   hak_heap_tend_shared();
   void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p) {
-    hak_heap_reclaim_all(heap, 0);
+    if (size < hak_os_address_limit()) hak_heap_reclaim_all(heap, 0);
     if (!(p = hak_huge_alloc(size, alignment, zeroed != NULL))) return NULL;
   }
   if (zeroed) *zeroed = true;

@@ -30,69 +30,6 @@ hak_heap_t hak_heap_none = {
 HAK_TLS hak_heap_t *hak_tls_heap = &hak_heap_none;
 static HAK_TLS bool tls_ending; // the destructor has run: heaps are taken per call
 
-static hak_heap_t first_heap; // number 1: the main thread's, so that start-up maps none
-
-// ---------------------------------------------------------------------------
-// Numbers: segment k holds 8 << k heaps.
-
-#define SEGMENT_SHIFT 3
-#define SEGMENTS 24
-static _Atomic(hak_heap_t *) segments[SEGMENTS];
-static _Atomic uint32_t heap_count; // numbers handed out
-
-static hak_heap_t *in_segment(uint32_t id, bool make) {
-  uint32_t n = ((id - 2) >> SEGMENT_SHIFT) + 1;
-  unsigned k = hak_high_bit(n);
-  uint32_t first = ((1u << k) - 1) << SEGMENT_SHIFT;
-  if (k >= SEGMENTS) return NULL;
-  // Acquire: pairs with the release of the installing cas; the memory is zero.
-  hak_heap_t *segment = hak_load_acquire(&segments[k]);
-  if (!segment && make) {
-    size_t size = hak_align_up(sizeof(hak_heap_t) << (SEGMENT_SHIFT + k), hak_os_page_size);
-    hak_heap_t *fresh = hak_os_map(size, hak_os_page_size);
-    if (!fresh) hak_superslab_fit(hak_os_address_limit()); // perhaps others have set it
-    if (!fresh && !(fresh = hak_os_map(size, hak_os_page_size))) return NULL;
-    if (hak_cas_acq_rel(&segments[k], &segment, fresh)) {
-      segment = fresh;
-      hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)size);
-    } else {
-      hak_os_unmap(fresh, size);
-    }
-  }
-  return segment ? &segment[id - 2 - first] : NULL;
-}
-
-hak_heap_t *hak_heap_by_id(uint32_t id) {
-  if (id == 0 || id > hak_load_acquire(&heap_count)) return NULL;
-  return id == 1 ? &first_heap : in_segment(id, false);
-}
-
-uint32_t hak_heap_count(void) { return hak_load_acquire(&heap_count); }
-
-hak_heap_t *hak_heap_new(void) {
-  uint32_t id = hak_load_acquire(&heap_count) + 1;
-  for (;;) {
-    hak_heap_t *heap = id == 1 ? &first_heap : in_segment(id, true);
-    if (!heap) return NULL;
-    uint32_t before = id - 1;
-    // Release: readers of the count find the segment. Until the heap is attached
-    // its state is NEW, and nobody else looks at it.
-    if (hak_cas_acq_rel(&heap_count, &before, id)) {
-      for (unsigned i = 0; i < HAK_TINY_STEPS; i++) heap->tiny[i] = &hak_slab_none;
-      for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
-        heap->l2[i] = &hak_slab_none;
-        heap->ring[i].size = (uint32_t)hak_class_size(HAK_TINY_CLASSES + i);
-        heap->ring[i].wanted = HAK_L2_RING_MIN;
-      }
-      heap->letter = heap->letters;
-      hak_warm_init(heap);
-      heap->id = id;
-      return heap;
-    }
-    id = before + 1;
-  }
-}
-
 // ---------------------------------------------------------------------------
 // Fronts and lists (owner).
 
@@ -439,24 +376,25 @@ static void hand_over(hak_heap_t *heap) {
 // met last whenever it does not hit the front. Relaxed: nothing is handed over by it.
 _Atomic uint32_t hak_heap_requests;
 
-bool hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
+void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   hak_fetch_add_relaxed(&hak_heap_requests, 1);
   if (heap) hand_over(heap);
-  hak_nursery_reclaim(); // and so do they
+  hak_commons_reclaim(); // what it posts on is for the heaps that are looked at next
+  hak_nursery_reclaim();
   if (heap) hak_heap_reclaim_if_asked(heap);
-  else hak_commons_reclaim(), hak_orphan_reclaim();
+  else hak_orphan_reclaim();
   hak_relief_all(heap);
-  size_t some = hak_huge_cache_trim(keep), kept = hak_load_relaxed(&hak_mapped.cached_bytes);
-  some += hak_pool_trim(keep > kept ? (unsigned)((keep - kept) >> HAK_SUPERSLAB_SHIFT) : 0);
+  hak_huge_cache_trim(keep);
+  size_t kept = hak_load_relaxed(&hak_mapped.cached_bytes);
+  hak_pool_trim(keep > kept ? (unsigned)((keep - kept) >> HAK_SUPERSLAB_SHIFT) : 0);
   hak_superslab_fit(hak_os_address_limit()); // perhaps others have set it
-  return (some + hak_pool_purge()) != 0;
+  hak_pool_purge();
 }
 
 void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
   if (HAK_LIKELY(!hak_heap_reclaim_asked(heap))) return;
   heap->reclaim_met = hak_load_relaxed(&hak_heap_requests);
   hand_over(heap);
-  hak_commons_reclaim(); // what it posts on is for the heaps that are looked at next
   adopt_all(heap);
   hak_heap_tidy(heap);
 }
@@ -485,19 +423,25 @@ void hak_heap_arm(void) {
   // Acquire: pairs with the release in hak_heap_init_keys.
   if (hak_load_acquire(&have_key) && pthread_setspecific(key, hak_tls_heap) == 0) return;
   // Its third argument tells glibc by an address which object the function is in.
-  if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &first_heap) == 0)
-    return;
+  if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &key) == 0) return;
   if (hak_tls_heap->id == 1) return; // the main thread's end is the program's
   tls_ending = true;                 // no notice of the end: take heaps per call, this one too
   hak_tls_heap->transient = true;
   hak_tls_heap = &hak_heap_none;
 }
 
+static hak_heap_t *take_orphan(void) {
+  hak_heap_t *heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
+  if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
+  // What was asked while it had no thread, others have done.
+  if (heap) heap->reclaim_met = hak_load_relaxed(&hak_heap_requests);
+  return heap;
+}
+
 static hak_heap_t *attach(void) {
   hak_heap_t *heap = hak_lost_find();
   if (!heap && !tls_ending) heap = hak_nursery_grow_up();
-  if (!heap) heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
-  if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
+  if (!heap) heap = take_orphan();
   if (!heap) {
     heap = hak_heap_new();
     if (!heap) {
@@ -527,22 +471,37 @@ hak_heap_t *hak_heap_enter_new(void) {
   return heap;
 }
 
-// The heap leaves its thread: everything held back is handed over, empty slabs
-// go, the rest waits for an adopter.
-static void detach(hak_heap_t *heap) {
-  hand_over(heap);
-  hak_heap_drain(heap);
+static void retire_fronts(hak_heap_t *heap) {
+  hak_parcel_t parcel = {0};
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
     if (front == &hak_slab_none) continue;
     hak_warm_was_used(heap, c);
+    bool idle = releasable(front);
     hak_heap_retire(heap, front);
+    if (!idle) continue;
+    hak_heap_remove_partial(heap, front);
+    hak_heap_release_with(heap, front, &parcel);
   }
-  release_kept(heap);
+  hak_pool_release_all(&parcel);
+}
+
+// The heap leaves its thread: everything held back is handed over, empty slabs go, the rest waits
+// for an adopter. Where a thread that is ending had it for a call only, there are none among those
+// that the call did not use.
+static void detach(hak_heap_t *heap, bool for_a_call) {
+  hand_over(heap);
+  hak_heap_drain(heap);
+  retire_fronts(heap);
+  hak_ring_release_runs(heap);
+  if (!for_a_call) release_partial(heap);
+  hak_warm_drop(heap);
   hak_ring_forget_all(heap);
   hak_sparse_forget(heap);
-  hak_pool_trim_idle(hak_pool_kept());
-  hak_huge_cache_tend();
+  if (!for_a_call) {
+    hak_pool_trim_idle(hak_pool_kept());
+    hak_huge_cache_tend();
+  }
   hak_commons_freed_here(heap); // the next thread may do other things
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
@@ -555,7 +514,7 @@ void hak_heap_detach_transient(hak_heap_t *heap) {
     return;
   }
   heap->transient = false;
-  detach(heap);
+  detach(heap, true);
 }
 
 void hak_heap_thread_end(void) {
@@ -564,7 +523,7 @@ void hak_heap_thread_end(void) {
   hak_lost_left(heap); // first: else a handler in between would find it lost
   tls_ending = true;
   hak_tls_heap = &hak_heap_none;
-  detach(heap);
+  detach(heap, false);
 }
 
 void hak_heap_after_fork(void) {

@@ -19,7 +19,7 @@
 HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
 HAK_INTERNAL extern hak_heap_t hak_heap_none;
 
-#define HAK_HEAP_TICKS 64 // refills between two looks at what is held back
+#define HAK_HEAP_TICKS 64 // slow paths between two looks at what is held back
 
 // For slow paths: the calling thread's heap, attached if it had none. NULL if no
 // memory can be had for one. Every enter is followed by a leave: a thread that is
@@ -85,8 +85,8 @@ void hak_heap_tidy(hak_heap_t *heap);
 
 // Everything that can be had back: what this heap (owner; NULL: none) and ended threads'
 // heaps keep, mappings of huge blocks and empty SuperSlabs beyond `keep` bytes, pages of free slabs.
-// Heaps of other threads follow when they next refill or empty a slab. True if memory went back now.
-bool hak_heap_reclaim_all(hak_heap_t *heap, size_t keep);
+// Heaps of other threads follow when they next refill or empty a slab.
+void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep);
 // Follows such a request of another thread (owner).
 void hak_heap_reclaim_if_asked(hak_heap_t *heap);
 HAK_INTERNAL extern _Atomic uint32_t hak_heap_requests; // so far

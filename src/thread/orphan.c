@@ -82,13 +82,12 @@ void hak_orphan_let_go(hak_heap_t *heap) {
   hak_heap_service(heap); // what was posted before the state changed
 }
 
-// The heap if it is an orphan, CLAIMED.
+// The heap if it is an orphan, or a nursery that nobody has, CLAIMED.
 static hak_heap_t *claim(uint32_t id) {
   hak_heap_t *heap = hak_heap_by_id(id);
-  // Relaxed: a heap is made as either, before it is an orphan for the first time; and hak_heap_take
-  // tells whether it is one still.
-  if (hak_load_relaxed(&heap->state) != HAK_HEAP_ORPHAN || hak_load_relaxed(&heap->common) ||
-      hak_load_relaxed(&heap->nursery))
+  // Relaxed: hak_heap_take tells whether it is an orphan still. A commons that was made this moment
+  // may be taken for one, which does no harm: hak_orphan_leave tells.
+  if (hak_load_relaxed(&heap->state) != HAK_HEAP_ORPHAN || hak_load_relaxed(&heap->common))
     return NULL;
   return hak_heap_take(heap, HAK_HEAP_CLAIMED) ? heap : NULL;
 }

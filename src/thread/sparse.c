@@ -23,6 +23,7 @@ static const hak_regret_rule_t trim_rule = {
 #define PART_MS 50
 #define PART_LOOKS 2048
 #define PART_TRIMS 64
+#define OTHERS_MS 10
 
 static bool on(void) { return hak_option(PURGE) >= 2; }
 
@@ -95,8 +96,18 @@ static uint64_t idle_blocks(hak_slab_t *run) {
   return idle & ~run->absent;
 }
 
+// Carved pages that are not absent.
+static unsigned pages_of(const hak_slab_t *slab) {
+  size_t carved = hak_slab_gap(slab) + (size_t)slab->carved * slab->size;
+  return (unsigned)((carved + hak_os_page_size - 1) / hak_os_page_size) -
+         hak_count_bits(slab->absent);
+}
+
 static bool idle_tiny(hak_slab_t *slab) {
-  if (slab->absent || hak_slab_live(slab) > SPARSE_BLOCKS) return false;
+  unsigned live = (unsigned)hak_slab_live(slab);
+  if (live > SPARSE_BLOCKS) return false;
+  // A block is in two pages at most, and carving goes on in one: fewer hold nothing to give back.
+  if (slab->absent && pages_of(slab) <= 2 * live + 1) return false;
   bool was_sparse = slab->waits;
   slab->waits = true;
   return was_sparse;
@@ -148,12 +159,21 @@ static uint32_t stopped_at(hak_heap_t *heap, unsigned c) {
   return there ? heap->tend_slab : 0;
 }
 
+// Of all the heaps that belong to no thread there is one part every OTHERS_MS: nobody's malloc is
+// to take long for them.
+static bool is_due_for_others(uint64_t now) {
+  static _Atomic uint64_t last; // relaxed: it steers who looks when
+  uint64_t before = hak_load_relaxed(&last);
+  return now - before >= OTHERS_MS && hak_cas_relaxed(&last, &before, now);
+}
+
 void hak_sparse_tend(hak_heap_t *heap) {
   if (!on()) return;
   uint64_t now = hak_os_clock_ms();
   uint32_t i = heap->tend_slab;
   unsigned c = heap->tend_class;
   if (now - heap->tended_at < (c != 0 || i != 0 ? PART_MS : SWEEP_MS)) return;
+  if (heap != hak_tls_heap && !is_due_for_others(now)) return;
   heap->tended_at = now;
   part_t part = {0};
   if (i != 0 && (i = tend_slabs(heap, c, stopped_at(heap, c), &part)) == 0) c++;

@@ -199,7 +199,7 @@ static bool drop(hak_heap_t *heap, bool only_draining) {
   return before != heap->spares;
 }
 
-bool hak_warm_drop(hak_heap_t *heap) { return drop(heap, false); }
+void hak_warm_drop(hak_heap_t *heap) { drop(heap, false); }
 
 bool hak_warm_drop_many(hak_heap_t *heap) {
   uint64_t mapped = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SLAB_SHIFT;
@@ -208,7 +208,7 @@ bool hak_warm_drop_many(hak_heap_t *heap) {
   return drop(heap, false);
 }
 
-bool hak_warm_drop_draining(hak_heap_t *heap) {
+void hak_warm_drop_draining(hak_heap_t *heap) {
   heap->drainings = (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
-  return drop(heap, true);
+  drop(heap, true);
 }

@@ -55,9 +55,9 @@ void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab);
 
 // Gives SPARE slabs back: all of them / all if they are much of what is mapped /
 // those of DRAINING SuperSlabs. True if any.
-bool hak_warm_drop(hak_heap_t *heap);
+void hak_warm_drop(hak_heap_t *heap);
 bool hak_warm_drop_many(hak_heap_t *heap);
-bool hak_warm_drop_draining(hak_heap_t *heap);
+void hak_warm_drop_draining(hak_heap_t *heap);
 // The last, if one has begun to drain since.
 HAK_INLINE bool hak_warm_draining(const hak_heap_t *heap) {
   // Relaxed: one that began this moment is seen at the next look.

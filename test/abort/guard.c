@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "hakmem/hakmem.h"
@@ -107,6 +108,20 @@ static void double_free(void) {
   release(p);
 }
 
+// The place of a freed block whose page is refused to the next one still tells of the first.
+static void refused_page(void) {
+  enum { PLACES = 256, TRIES = 4 }; // of guard.c: at most so many places are looked at for one block
+  const struct rlimit none = {4096, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+  char *p = at_end(512);
+  size_t size = malloc_usable_size(p);
+  release(p);
+  NEED(setrlimit(RLIMIT_DATA, &none) == 0);
+  for (int i = 0; i < PLACES * TRIES; i++) free(malloc(512));
+  NEED(setrlimit(RLIMIT_DATA, &all) == 0);
+  EXPECT("free(%p): double free of a %zu-byte block", (void *)p, size);
+  release(p);
+}
+
 // Nothing wrong: contents survive realloc, calloc is zero, places are used again.
 static void no_misuse(void) {
   for (int i = 0; i < 20000; i++) {
@@ -168,7 +183,7 @@ int main(int argc, char **argv) {
     void (*run)(void);
   } cases[] = {{"use_after_free", use_after_free}, {"overflow", overflow},
                {"underflow", underflow}, {"overflow_by_a_little", overflow_by_a_little},
-               {"double_free", double_free}, {"no_misuse", no_misuse},
+               {"double_free", double_free}, {"refused_page", refused_page}, {"no_misuse", no_misuse},
                {"handler_once", handler_once}, {"handler_twice", handler_twice}};
   setvbuf(stdout, output, _IOFBF, sizeof output);
   for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)

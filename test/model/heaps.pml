@@ -4,7 +4,7 @@
 // One heap per segment. Three threads make a heap each; a fourth walks all heaps by
 // number, as statistics do.
 //
-// Mirrors src/thread/heap.c: in_segment, hak_heap_by_id, hak_heap_new.
+// Mirrors src/thread/heaps.c: in_segment, hak_heap_by_id, hak_heap_new.
 //
 // Checked: each number goes to one thread, and all see the same memory for it; every
 // number up to heap_count has memory.

@@ -13,6 +13,7 @@
 #include "os/os.h"
 #include "superslab/superslab.h"
 #include "thread/heap.h"
+#include "thread/process.h"
 
 // Page faults are nearly all that this costs: of large blocks every fourth page is used.
 #define LARGE (256 * KIB)
@@ -343,6 +344,47 @@ static void address_space_used_up(void **state) {
   assert_int_equal(start_again("limit", NULL, LIMIT), 0);
 }
 
+// A thread that has no heap yet, nor is there address space for one: what is kept is given up for it.
+enum { FIRST_HEAPS = 8, TOGETHER, LAST, END }; // beside the main thread's, in one mapping
+static _Atomic int thread_turn;
+static void await_turn(int turn) {
+  while (thread_turn < turn) usleep(100);
+}
+static void *take_heap(void *turn) {
+  await_turn((int)(intptr_t)turn);
+  CHECK(hak_malloc(10) != NULL);
+  thread_turn++;
+  await_turn(END); // nobody leaves a heap to another
+  return NULL;
+}
+static int thread_with_a_limit(void) {
+  pthread_t threads[LAST + 1];
+  hak_process_init();
+  hak_option(NURSERY) = 0;
+  for (unsigned i = 0; i < 40; i++) hak_free(hak_malloc(2 * MIB)); // then one is kept
+  for (intptr_t i = 1; i <= LAST; i++)
+    if (i != TOGETHER) CHECK(pthread_create(&threads[i], NULL, take_heap, (void *)i) == 0);
+  thread_turn = 1;
+  await_turn(TOGETHER);
+  CHECK_EQUAL(hak_heap_count(), 1 + FIRST_HEAPS);
+  hak_free(hak_malloc(2 * MIB));
+  CHECK(hak_mapped.cached_bytes != 0);
+  for (size_t size = LIMIT; size >= hak_os_page_size; size /= 2)
+    while (mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) continue;
+  thread_turn = LAST;
+  await_turn(END);
+  CHECK_EQUAL(hak_heap_count(), 2 + FIRST_HEAPS);
+  CHECK_EQUAL(hak_mapped.cached_bytes, 0);
+  for (unsigned i = 1; i <= LAST; i++)
+    if (i != TOGETHER) CHECK(pthread_join(threads[i], NULL) == 0);
+  return 0;
+}
+static void no_room_for_a_heap(void **state) {
+  (void)state;
+  if (SANITIZED) skip();
+  assert_int_equal(start_again("thread", NULL, LIMIT), 0);
+}
+
 // The limit comes when the process already has its reservation.
 static void limit_after_start(void) {
   hak_free(hak_malloc(1));
@@ -431,12 +473,13 @@ int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "high") == 0) return started_too_high();
   if (argc == 2 && strcmp(argv[1], "start") == 0) return started_with_faults();
   if (argc == 2 && strcmp(argv[1], "limit") == 0) return with_a_limit();
+  if (argc == 2 && strcmp(argv[1], "thread") == 0) return thread_with_a_limit();
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(addresses_too_high),          cmocka_unit_test(addresses_too_high_from_the_start),
     cmocka_unit_test(each_call_once),           cmocka_unit_test(all_calls_from_each_on),
     cmocka_unit_test(giving_back_always_fails), cmocka_unit_test(faults_at_start),
     cmocka_unit_test(address_space_used_up),    cmocka_unit_test(limit_set_late),
-    ISOLATED_TEST(impossible_sizes),
+    cmocka_unit_test(no_room_for_a_heap),       ISOLATED_TEST(impossible_sizes),
   };
   return RUN(tests);
 }

@@ -369,6 +369,38 @@ static void adopters_leave_the_rest(void) {
 }
 ISOLATED(adopters_leave_the_rest)
 
+// What was asked before a thread had its heap is none of its business.
+static _Atomic bool left_by_other;
+static void *other_thread(void *unused) {
+  CHECK(hak_malloc(100) != NULL);
+  while (!left_by_other) usleep(100);
+  return unused;
+}
+static void *refill_often(void *groups) {
+  for (unsigned i = 0; i < 5000; i++) CHECK(hak_malloc(100) != NULL);
+  CHECK(!hak_heap_reclaim_asked(hak_tls_heap));
+  CHECK_EQUAL(partial_groups(left_by) | 1u, *(unsigned *)groups | 1u); // 100 bytes are of the first
+  return NULL;
+}
+static void requests_of_the_past(void) {
+  hak_option(REMOTE_PENDING) = 0;
+  hak_option(NURSERY) = 0;
+  hak_free(hak_malloc(1));
+  hak_trim(0);
+  pthread_t other = unit_start(other_thread, NULL);
+  while (hak_heap_count() < 2) usleep(100);
+  unit_in_thread(leave_every_class, NULL);
+  left_by_other = true; // later, so it is taken first
+  unit_join(other);
+  for (unsigned i = 0; i < left_count; i++)
+    if (i % 8) free_left(i);
+  hak_remote_flush(hak_tls_heap);
+  unsigned groups = partial_groups(left_by);
+  CHECK((groups & ~1u) != 0);
+  unit_in_thread(refill_often, &groups);
+}
+ISOLATED(requests_of_the_past)
+
 // A new thread goes on where the ended one stopped.
 static void *go_on(void *argument) {
   (void)argument;
@@ -570,6 +602,7 @@ int main(void) {
     ISOLATED_TEST(freers_that_end),
     ISOLATED_TEST(running_threads_adopt),
     ISOLATED_TEST(adopters_leave_the_rest),
+    ISOLATED_TEST(requests_of_the_past),
     ISOLATED_TEST(new_threads_take_orphans),
     ISOLATED_TEST(after_the_heaps_end),
     ISOLATED_TEST(lost_heaps_are_found),

@@ -1,8 +1,10 @@
 // Slabs in use give back the OS pages that hold no live block: what is live keeps its
 // contents, nothing is handed out twice, and the memory really goes.
 
+#include "heaps.h"
 #include "unit.h"
 
+#include "base/bits.h"
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
@@ -10,6 +12,7 @@
 #include "superslab/slab.h"
 #include "thread/heap.h"
 #include "thread/orphan.h"
+#include "thread/remote.h"
 #include "thread/sparse.h"
 
 enum { MOST = 1 << 16 };
@@ -79,7 +82,7 @@ static void pages_between_went(size_t full) {
 static void survivors(void) {
   if (!survivors_matter()) return;
   leave_survivors(NULL);
-  hak_trim(0);
+  CHECK(hak_trim(0)); // of SuperSlabs none is empty
   pages_between_went(SURVIVING * SURVIVOR / KIB);
 }
 ISOLATED(survivors)
@@ -107,12 +110,67 @@ static void survivors_of_the_ended(void) {
   for (unsigned i = 0; i < 30; i++) {
     ended->tended_at = 0; // long ago; nobody has it
     hak_orphan_tend();
+    hak_os_sleep_ms(12); // of such heaps there is a part every 10 ms
   }
   pages_between_went(full);
 }
 ISOLATED(survivors_of_the_ended)
 
 // A mid-size peak of which a tenth stays, and nobody does anything afterwards.
+// The same, and the threads were too young for heaps of their own.
+enum { YOUNG_BLOCKS = 500 };
+static void *leave_some(void *first) {
+  for (unsigned i = 0; i < YOUNG_BLOCKS; i++)
+    CHECK((held[(uintptr_t)first + i] = memset(hak_malloc(SURVIVOR), 1, SURVIVOR)) != NULL);
+  return NULL;
+}
+static void survivors_of_the_young(void) {
+  if (!survivors_matter() || hak_option(NURSERY) == 0) return;
+  hak_free(hak_malloc(1));
+  uintptr_t count = SURVIVING - SURVIVING % YOUNG_BLOCKS;
+  for (uintptr_t i = 0; i < count; i += YOUNG_BLOCKS) unit_in_thread(leave_some, (void *)i);
+  hak_heap_t *nursery = hak_slab_owner(hak_slab_lookup(held[0]));
+  CHECK(nursery->nursery);
+  size_t full = status_kib("VmRSS:");
+  for (uintptr_t i = 0; i < count; i++)
+    if (i % ONE_IN) hak_free(held[i]);
+  hak_remote_flush(hak_tls_heap);
+  for (uintptr_t i = count; i < SURVIVING; i++) held[i] = hak_malloc(SURVIVOR), *(char *)held[i] = 1;
+  for (unsigned i = 0; i < 50; i++) {
+    nursery->tended_at = 0;
+    hak_orphan_tend();
+    hak_os_sleep_ms(12);
+  }
+  pages_between_went(full);
+}
+ISOLATED(survivors_of_the_young)
+
+// Of a slab's blocks ever fewer stay: one in each page of 16, of 8, and so on.
+static void ever_fewer(void) {
+  enum { SIZE = 64 };
+  if (!survivors_matter()) return;
+  char *p[HAK_SLAB_SIZE / SIZE];
+  for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = hak_malloc(SIZE - HAK_TAIL)) != NULL);
+  hak_slab_t *slab = hak_slab_lookup(p[COUNT(p) / 2]);
+  for (unsigned i = 0; i < 3 * COUNT(p); i++) CHECK(hak_malloc(SIZE - HAK_TAIL) != NULL); // others get in front
+  for (unsigned stay = 8; stay >= 1; stay /= 2) {
+    uint32_t pages = 0;
+    for (unsigned i = 0; i < COUNT(p); i++) {
+      if (!p[i] || hak_slab_lookup(p[i]) != slab) continue;
+      unsigned page = (unsigned)((uintptr_t)p[i] % HAK_SLAB_SIZE / 4096), bit = 1u << page;
+      if (page % (16 / stay) == 0 && !(pages & bit)) pages |= bit;
+      else hak_free(p[i]), p[i] = NULL;
+    }
+    heaps_let_go();
+    for (unsigned i = 0; i < 3; i++) {
+      hak_tls_heap->tended_at = 0;
+      hak_sparse_tend(hak_tls_heap);
+    }
+    CHECK(hak_slab_live(slab) <= stay + 1 && hak_count_bits(slab->absent) + 2 * stay + 2 >= 16);
+  }
+}
+ISOLATED(ever_fewer)
+
 static void mid_peak(void) {
   enum { COUNT_ = 16000, BLOCK_KIB = 20, SIZE = BLOCK_KIB * KIB - HAK_TAIL };
   if (hak_option(PURGE) < 2 || SANITIZED || !hak_option(L2_RING_CAP)) return;
@@ -178,6 +236,8 @@ int main(void) {
     ISOLATED_TEST(survivors),
       ISOLATED_TEST(survivors_of_another),
     ISOLATED_TEST(survivors_of_the_ended),
+    ISOLATED_TEST(survivors_of_the_young),
+    ISOLATED_TEST(ever_fewer),
     ISOLATED_TEST(mid_peak),
     ISOLATED_TEST(after_a_pause),
     ISOLATED_TEST(sweeps),
