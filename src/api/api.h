@@ -37,7 +37,10 @@ HAK_COLD bool hak_api_same_object(uintptr_t a, uintptr_t b);
 // operator delete, where the program says what it once asked for. A size that cannot be right is
 // reported; the default library frees the block all the same.
 HAK_NOINLINE void hak_api_delete_sized(void *p, size_t alignment, size_t size);
-// realloc of a live block, unless it would have to move; never of a huge one.
+// Whether a request of size bytes, of whatever alignment, can have led to the block. Exact in the
+// secure library only.
+bool hak_api_is_of_size(const hak_block_t *block, size_t size);
+// realloc of a live block, unless it would have to move, or is a huge one that would grow.
 bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size);
 
 #endif

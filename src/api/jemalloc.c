@@ -5,8 +5,8 @@
 //
 // flags: the logarithm of the alignment in the low six bits (MALLOCX_ALIGN, MALLOCX_LG_ALIGN)
 // and ZERO (MALLOCX_ZERO). Numbers of arenas and caches above them are ignored: there are none.
-// Unlike there, a size of 0 is taken for 1, NULL is allowed as in realloc and free, and what
-// fails sets errno = ENOMEM.
+// Unlike there, a size of 0 is taken for 1, NULL is allowed as in realloc and free, what fails
+// sets errno = ENOMEM, and sallocx may say more than nallocx has said.
 
 #include "api/api.h"
 
@@ -33,7 +33,7 @@ size_t nallocx(size_t size, int flags);
 static size_t alignment_of(int flags) { return (size_t)1 << (flags & LG_ALIGN); }
 
 // What mallocx asks for, so that a block never has less than nallocx says: blocks beside a
-// guard page, the first ones and the secure library's have no more than was asked for.
+// guard page and the secure library's have no more than was asked for.
 HAK_EXPORT size_t nallocx(size_t size, int flags) {
   if (size > HAK_SIZE_MAX - HAK_L25_GRAIN) return 0;
   if (size == 0) size = 1;
@@ -74,12 +74,14 @@ static void *move(void *p, size_t usable, size_t size, int flags) {
   return q;
 }
 
-static void *resize(void *p, size_t usable, size_t size, int flags) {
+static void *resize(const hak_block_t *block, void *p, size_t size, int flags) {
   size_t alignment = alignment_of(flags);
   if (size == 0) return hak_api_no_memory();
-  if (alignment <= HAK_MIN_BLOCK) return hak_realloc(p, size);
-  bool fits = size <= usable && size >= usable / 2;
-  return fits && (uintptr_t)p % alignment == 0 ? p : move(p, usable, size, flags);
+  // A huge block is aligned to SuperSlabs wherever it goes.
+  bool huge = block->kind == HAK_KIND_FREE && size > HAK_L25_MAX;
+  if (alignment <= (huge ? HAK_SUPERSLAB_SIZE : HAK_MIN_BLOCK)) return hak_realloc(p, size);
+  bool stays = (uintptr_t)p % alignment == 0 && hak_api_resize_here(block, p, size);
+  return stays ? p : move(p, block->usable, size, flags);
 }
 
 HAK_EXPORT void *rallocx(void *p, size_t size, int flags) {
@@ -89,7 +91,7 @@ HAK_EXPORT void *rallocx(void *p, size_t size, int flags) {
     errno = EINVAL;
     return NULL;
   }
-  return zeroed_from(block.usable, resize(p, block.usable, nallocx(size, flags), flags), flags);
+  return zeroed_from(block.usable, resize(&block, p, nallocx(size, flags), flags), flags);
 }
 
 HAK_EXPORT size_t xallocx(void *p, size_t size, size_t extra, int flags) {
@@ -110,12 +112,14 @@ HAK_EXPORT size_t sallocx(const void *p, HAK_UNUSED int flags) {
 
 HAK_EXPORT void dallocx(void *p, HAK_UNUSED int flags) { hak_front_free(p, "dallocx"); }
 
-// size: as asked for, or as nallocx or sallocx have said, or between.
+// size: as asked for, or as nallocx or sallocx have said, or between. In the secure library these
+// are one.
 HAK_EXPORT void sdallocx(void *p, size_t size, HAK_UNUSED int flags) {
   hak_block_t block;
   if (hak_front_free_sized_any(p, size, "sdallocx") || p == NULL) return;
   if (!hak_front_find(p, "sdallocx", &block)) return;
-  if (size > block.usable) {
+  bool right = hak_api_is_of_size(&block, size) || (size == 0 && hak_api_is_of_size(&block, 1));
+  if (!right) {
     hak_misuse_size("sdallocx", p, size, block.usable);
     if (HAK_SECURE) return;
   }

@@ -121,12 +121,14 @@ HAK_INLINE void *resize_in_place(const hak_block_t *block, void *p, size_t size)
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable ? p : NULL;
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
     return hak_l25_resize(block->slab, size + HAK_TAIL) ? p : NULL;
-  if (block->kind == HAK_KIND_FREE && size > HAK_L25_MAX)
-    return hak_huge_resize(p, size + HAK_TAIL);
-  // Otherwise a block keeps its size, and keeps the contents unless more than
-  // half of it would lie idle, or a block of a nursery would be as large again.
-  size += HAK_TAIL;
-  return size <= block->place && padded(block, size) >= block->place / 2 ? p : NULL;
+  // Otherwise a block keeps the contents unless more than half of it would lie idle, or a block of
+  // a nursery would be as large again; and its size, if it is no mapping of its own.
+  size_t total = size + HAK_TAIL;
+  bool much = padded(block, total) >= block->place / 2 || block->place == HAK_MIN_BLOCK;
+  bool stays = total <= block->place && much;
+  if (block->kind == HAK_KIND_FREE && (stays || size > HAK_L25_MAX))
+    return hak_huge_resize(p, total);
+  return stays ? p : NULL;
 }
 
 // To another block.
@@ -154,7 +156,8 @@ static void reseal(HAK_UNUSED void *p, HAK_UNUSED size_t size) {
 }
 
 bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size) {
-  if (block->kind == HAK_KIND_FREE || size >= HAK_ADDRESS_END) return false;
+  if (size >= HAK_ADDRESS_END) return false;
+  if (block->kind == HAK_KIND_FREE && size + HAK_TAIL > block->place) return false;
   if (!resize_in_place(block, p, size)) return false;
   reseal(p, size);
   return true;
@@ -182,7 +185,8 @@ HAK_EXPORT void *hak_realloc(void *p, size_t size) {
   }
   size_t usable = usable_here(p);
   if (HAK_UNLIKELY(usable == 0 || size > HAK_SIZE_MAX)) return resize(p, size, "realloc");
-  if (size > usable || size < usable / 2) return move(p, usable, size, "realloc");
+  if (size > usable || (size < usable / 2 && usable != HAK_MIN_BLOCK))
+    return move(p, usable, size, "realloc");
   hak_owner_inc(&hak_tls_heap->stats[HAK_STAT_realloc_in_place]);
   return p;
 }
@@ -218,6 +222,11 @@ static bool shrunk_to(const hak_block_t *block, size_t size) {
   bool exact = HAK_SECURE || block->kind == HAK_KIND_FIRST;
   return size <= block->usable && ((!exact && padded(block, size) >= block->usable / 2) ||
                                    hak_load_relaxed(&shrinking_failed));
+}
+
+bool hak_api_is_of_size(const hak_block_t *block, size_t size) {
+  if (!HAK_SECURE || block->kind == HAK_KIND_GUARD) return size <= block->usable;
+  return size == block->usable || shrunk_to(block, size);
 }
 
 // Frees p; if the process goes on (HAKMEM_ABORT=0) with a wrong size too, as p tells what is meant.

@@ -124,6 +124,14 @@ void hak_stats_collect(hak_report_t *r) {
   add_totals(r);
 }
 
+uint64_t hak_stats_given_back(void) {
+  hak_report_t r = {0};
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) add_heap(&r, hak_heap_by_id(id));
+  add_pool(&r);
+  return r.stats[HAK_STAT_page_trim] + r.stats[HAK_STAT_slab_purge] +
+         r.stats[HAK_STAT_superslab_evict] + r.stats[HAK_STAT_huge_evict];
+}
+
 HAK_EXPORT bool hak_stats_get(hak_stats_t *out, size_t size) {
   if (!out || size == 0) return false;
   hak_report_t report;
@@ -283,6 +291,8 @@ static hak_os_file_t kept_file;
 
 __attribute__((constructor(101))) static void keep_stderr(void) {
   hak_process_init();
+  if (hak_option_text(STATS_FILE) && !wanted())
+    hak_warning("HAKMEM_STATS_FILE is not written without HAKMEM_STATS");
   if (uses_stderr() && hak_os_file(2, &kept_file)) kept = hak_os_duplicate(2);
 }
 

@@ -18,6 +18,8 @@ typedef struct {
 } hak_report_t;
 
 void hak_stats_collect(hak_report_t *report);
+// Grows whenever memory goes back to the system that nobody has freed at that moment.
+uint64_t hak_stats_given_back(void);
 // What HAKMEM_STATS asks for, to where HAKMEM_STATS_FILE says.
 void hak_stats_at_exit(void);
 

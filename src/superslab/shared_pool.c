@@ -278,15 +278,17 @@ static uint32_t purge(uint32_t number, uint32_t which) {
     hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
     hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
   }
+  unsigned purged = 0;
   for (uint64_t rest = bits, run; rest != 0; rest &= ~run) {
     unsigned first, n;
     run = hak_low_run(rest, &first, &n);
     char *start = (char *)superslab->base + ((size_t)first << HAK_SLAB_SHIFT);
     // Relaxed: only who holds the slabs asks, see take.
-    if (hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT))
-      atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
+    if (!hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT)) continue;
+    atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
+    purged += n;
   }
-  hak_fetch_add_relaxed(&hak_pool_counts.purged, hak_count_bits(bits));
+  hak_fetch_add_relaxed(&hak_pool_counts.purged, purged);
   return bits;
 }
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "hakmem/hakmem.h"
@@ -521,6 +522,14 @@ static void program_break(void) {
   belongs_to((void *)((uintptr_t)p & ~(uintptr_t)15), "[heap]");
 }
 
+static void no_proc(void) { // nor any other file: nothing is said of the address
+  _Alignas(16) char on_stack[64] = "on the stack";
+  struct rlimit none = {0, 0};
+  if (setrlimit(RLIMIT_NOFILE, &none)) FAIL("no limit");
+  expect(on_stack, "not allocated by hakmem");
+  misuse(on_stack);
+}
+
 static void wild(uintptr_t address) {
   expect((void *)address, "not allocated by hakmem: the address is not mapped");
   misuse((void *)address);
@@ -576,7 +585,7 @@ static const struct {
     CASE(size_129_for_100_aligned), CASE(size_max_for_100_aligned), CASE(size_max_for_5000_aligned),
     CASE(size_60000_for_5000_aligned),
     CASE(stack), CASE(global), CASE(bss), CASE(literal), CASE(mapping), CASE(file_with_spaces),
-    CASE(program_break),
+    CASE(program_break), CASE(no_proc),
     CASE(wild_10), CASE(wild_deadbeef), CASE(wild_non_canonical), CASE(wild_highest),
 #define HIGH_CASES(bit) \
   CASE(high_##bit##_tiny), CASE(high_##bit##_l2), CASE(high_##bit##_l25), CASE(high_##bit##_huge)

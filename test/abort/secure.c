@@ -102,14 +102,49 @@ static void overflow_huge_grown(void) { // what it took in addition is no place 
   free(p);
 }
 
+static uintptr_t symbol(const char *name) {
+  void *found = dlsym(RTLD_DEFAULT, name);
+  NEED(found);
+  return (uintptr_t)found;
+}
+
+static void size_wrong(size_t size) {
+  void (*sized)(void *, size_t) = (void (*)(void *, size_t))symbol("free_sized");
+  char *p = get(size);
+  expect("free_sized(%p): size %zu does not belong to a %zu-byte block", (void *)p, size - 10, size);
+  sized(p, size - 10);
+}
+
 static void size_huge(void) {
-  void (*sized)(void *, size_t) = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
-  NEED(sized);
+  void (*sized)(void *, size_t) = (void (*)(void *, size_t))symbol("free_sized");
   sized(realloc(get(2 << 20), 3 << 20), 3 << 20);
   char *p = get(3 << 20);
   expect("free_sized(%p): size %zu does not belong to a %zu-byte block", (void *)p, (size_t)2 << 20,
          (size_t)3 << 20);
   sized(p, 2 << 20);
+}
+
+static void size_huge_halved(void) { // each block is of the size that it was shrunk to, so sizes stay exact
+  char *p = realloc(get(1900000), 1000000);
+  NEED(malloc_usable_size(p) == 1000000);
+  p = realloc(get(2047992), 1023996); // the half but for the seal
+  NEED(malloc_usable_size(p) == 1023996);
+  size_wrong(100);
+}
+
+static void size_mallocx(void) { // rallocx has left the block where it was, and has sealed it anew
+  void *(*allocate)(size_t, int) = (void *(*)(size_t, int))symbol("mallocx");
+  void *(*resize)(void *, size_t, int) = (void *(*)(void *, size_t, int))symbol("rallocx");
+  void (*sized)(void *, size_t, int) = (void (*)(void *, size_t, int))symbol("sdallocx");
+  enum { ALIGN_64 = 6 };
+  char *p = allocate(5000, ALIGN_64), *q = resize(p, 4000, ALIGN_64);
+  NEED(p == q && malloc_usable_size(q) == 4000);
+  sized(q, 4000, ALIGN_64);
+  sized(allocate(0, 0), 0, 0);
+  sized(malloc(0), 0, 0);
+  q = allocate(100, 0);
+  expect("sdallocx(%p): size 90 does not belong to a 100-byte block", (void *)q);
+  sized(q, 90, 0);
 }
 
 static void underflow(void) { // shows with the block before
@@ -280,6 +315,17 @@ static void order_is_random(void) {
   NEED(neighbours < 30); // nearly 200 without shuffling, about 4 with it
 }
 
+static void l2_is_random(void) {
+  int ascending = 0;
+  char *last = get(5000);
+  for (int i = 0; i < 200; i++) {
+    char *p = get(5000);
+    ascending += p - last > 5000 && p - last < 5400; // the next block
+    last = p;
+  }
+  NEED(ascending < 130); // nearly 200 without
+}
+
 static void slabs_are_random(void) {
   int ascending = 0;
   for (size_t size = 24; size <= 1016; size += 16) { // a class, hence a slab, each
@@ -412,14 +458,14 @@ static const struct {
     CASE(overflow_tiny), CASE(overflow_tiny_last), CASE(overflow_nothing), CASE(overflow_l2),
     CASE(overflow_l25), CASE(overflow_huge), CASE(overflow_tail_tiny), CASE(overflow_tail_1016),
     CASE(overflow_tail_l2), CASE(overflow_tail_l25), CASE(overflow_realloc),
-    CASE(overflow_after_realloc), CASE(overflow_huge_grown), CASE(size_huge), CASE(underflow), CASE(never_allocated), CASE(written_first),
+    CASE(overflow_after_realloc), CASE(overflow_huge_grown), CASE(size_huge), CASE(size_huge_halved), CASE(size_mallocx), CASE(underflow), CASE(never_allocated), CASE(written_first),
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
     CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
     CASE(twice_own_first), CASE(twice_at_once), CASE(links_overwritten), CASE(inside), CASE(inside_last),
     CASE(overflow_young), CASE(overflow_l2_young), CASE(written_young), CASE(twice_young), CASE(inside_young),
     CASE(not_reused_at_once), CASE(order_is_random),
-    CASE(slabs_are_random), CASE(filled_with_poison), CASE(filled_with_zero), CASE(not_filled),
+    CASE(l2_is_random), CASE(slabs_are_random), CASE(filled_with_poison), CASE(filled_with_zero), CASE(not_filled),
     CASE(gap_behind_superslab), CASE(every_count_of_superslabs), CASE(no_mappings_left),
 };
 

@@ -96,6 +96,15 @@ static void usable_bytes_survive(void **state) {
   }
 }
 
+static void the_smallest_block_stays(void **state) {
+  (void)state;
+  if (getenv("HAKMEM_GUARD")) skip();
+  for (unsigned i = 0; i < 300; i++) assert_non_null(malloc(1)); // the process's first are of exact sizes
+  void *p = malloc(8);
+  for (size_t size = 1; size <= 8; size++) assert_ptr_equal(realloc(p, size), p);
+  free(p);
+}
+
 static void aligned_blocks_keep_their_contents(void **state) {
   (void)state;
   for (size_t alignment = 16; alignment <= 4 * MIB; alignment *= 4) {
@@ -243,6 +252,7 @@ int main(void) {
       cmocka_unit_test(up_and_down_a_chain),
       cmocka_unit_test(random_walk),
       cmocka_unit_test(usable_bytes_survive),
+      cmocka_unit_test(the_smallest_block_stays),
       cmocka_unit_test(aligned_blocks_keep_their_contents),
       cmocka_unit_test(size_zero_frees),
       cmocka_unit_test(failure_leaves_the_block),
