@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md and docs/stats.md from src/core/options.def and src/base/stats.def.
+"""Writes docs/options.md and docs/stats.md from src/core/options.def, src/base/stats.def and hakmem.h.
 
 gen_docs.py          write them
 gen_docs.py --check  exit 1 if they are not what would be written
@@ -58,12 +58,35 @@ def options():
     return "\n".join(out) + "\n"
 
 
+def totals():
+    """(field, meaning) of hak_stats_t, but for its size."""
+    header = (ROOT / "include" / "hakmem" / "hakmem.h").read_text()
+    body = re.search(r"struct hak_stats \{(.*?)\}", header, re.DOTALL).group(1)
+    body = re.sub(r"\n\s*//", "", body)  # what goes on in a second line
+    return re.findall(r"uint64_t (\w+);\s*// (.*)", body)
+
+
+CLASSES = (("size", "bytes of its blocks"), ("allocs", "blocks handed out"), ("frees", "blocks taken back"),
+           ("live", "blocks not freed yet"), ("refills", "times the slab in front had none left"),
+           ("refill_blocks", "blocks that refills brought; as text `per refill`, their mean number"),
+           ("slabs", "slabs, or runs of slabs, in use"))
+
+
+def table(head, rows):
+    return [f"| {head} | meaning |", "|---|---|", *(f"| `{name}` | {meaning} |" for name, meaning in rows), ""]
+
+
 def stats():
-    out = ["# Counters", "",
-           "What `HAKMEM_STATS=1` (text), `HAKMEM_STATS=json` and `hak_stats_print` report under `counters`. Generated from "
-           "`src/base/stats.def` by `tools/gen_docs.py`.", "", "| counter | meaning |", "|---|---|"]
-    out += [f"| `{args[0]}` | {args[1]} |" for _, args in calls(SRC / "base" / "stats.def")]
-    return "\n".join(out) + "\n"
+    out = ["# Statistics", "",
+           "What `HAKMEM_STATS=1` (text), `HAKMEM_STATS=json` and `hak_stats_print` report. Generated from `hak_stats_t` in "
+           "`include/hakmem/hakmem.h` and from `src/base/stats.def` by `tools/gen_docs.py`.", "",
+           "As JSON one object: `version` (of the library, as `hak_version` gives it), `pid`, the totals, and", "",
+           "- `counters`: an object with all counters; the text leaves out those that are 0;",
+           "- `classes`: an array with an object for each size class that is or was in use.", "", "## Totals", ""]
+    out += table("total", totals())
+    out += ["## Size classes", "", "Blocks up to 56 KiB.", "", *table("key", CLASSES), "## Counters", ""]
+    out += table("counter", (args[:2] for _, args in calls(SRC / "base" / "stats.def")))
+    return "\n".join(out[:-1]) + "\n"
 
 
 def main():

@@ -17,9 +17,9 @@ static const struct {
   const char *key, *title;
   uint64_t most;
 } ranges[RANGES] = {{"tiny", "tiny, to 1280 B", 1280},
-                  {"l2", "L2, to 56 KiB", 57344},
-                  {"l25", "L2.5, to 1 MiB", 1048576},
-                  {"huge", "huge, above", UINT64_MAX}};
+                    {"l2", "L2, to 56 KiB", 57344},
+                    {"l25", "L2.5, to 1 MiB", 1048576},
+                    {"huge", "huge, above", UINT64_MAX}};
 
 // A block's age when it is freed, in events of the whole program after its allocation.
 static const struct {
@@ -165,7 +165,8 @@ static void print_sizes(const trace_t *t, const summary_t *s) {
   unsigned bucket = 0;
   for (unsigned i = 0; i < RANGES; i++) {
     line(ranges[i].title, s->range_blocks[i], t->blocks);
-    // 56 KiB is no power of two: that bucket is shown with the range of its larger sizes.
+    // 1,280 and 56 KiB are no powers of two: those buckets are shown with the range of their larger
+    // sizes.
     for (; bucket < 49 && (i == RANGES - 1 || (uint64_t)1 << bucket <= ranges[i].most); bucket++)
       if (s->buckets[bucket] != 0)
         printf("    to %-19s%16s %7.2f %%\n", grouped((uint64_t)1 << bucket),

@@ -103,24 +103,24 @@ HAK_API bool hak_trim(size_t keep);
 
 typedef struct hak_stats {
   size_t size;                // sizeof(hak_stats_t) of the library; set by the call
-  uint64_t live_blocks;       // not freed yet; secure library: and those in quarantine
+  uint64_t live_blocks;       // blocks not freed yet; secure library: and those in quarantine
   uint64_t live_bytes;        // usable bytes of those blocks; secure library: bytes they take
                               // up, with the seals and what the size class adds
-  uint64_t allocs;            // blocks handed out since start: guard_, first_allocs, by size:
-  uint64_t tiny_allocs;       //   up to 1280 bytes
-  uint64_t l2_allocs;         //   up to 56 KiB
-  uint64_t l25_allocs;        //   up to 1 MiB
-  uint64_t huge_allocs;       //   above
+  uint64_t allocs;            // blocks handed out since start: the sum of the six other allocs
+  uint64_t tiny_allocs;       // of allocs, up to 1280 bytes
+  uint64_t l2_allocs;         // of allocs, above that and up to 56 KiB
+  uint64_t l25_allocs;        // of allocs, above that and up to 1 MiB
+  uint64_t huge_allocs;       // of allocs, above that
   uint64_t frees;             // blocks taken back since start
   uint64_t superslab_bytes;   // SuperSlab memory committed (usable, not all resident)
   uint64_t huge_bytes;        // bytes in huge mappings
   uint64_t metadata_bytes;    // bytes committed for descriptors and heaps
-  uint64_t mapped_bytes;      // all bytes above and huge_cached_bytes
+  uint64_t mapped_bytes;      // sum of superslab_, huge_, huge_cached_ and metadata_bytes
   uint64_t peak_bytes;        // highest mapped_bytes so far
   uint64_t heaps;             // heaps made so far: of threads, nurseries and commons
   uint64_t huge_cached_bytes; // bytes in mappings kept for the next huge blocks
-  uint64_t guard_allocs;      // of allocs, any size: beside guard pages, in none of the ranges
-  uint64_t first_allocs;      // the same: the process's first blocks (HAKMEM_FIRST)
+  uint64_t guard_allocs;      // of allocs, of any size, beside guard pages (HAKMEM_GUARD)
+  uint64_t first_allocs;      // of allocs, of any size, the process's first (HAKMEM_FIRST)
 } hak_stats_t;
 
 // Fills the first size bytes of *out (pass sizeof *out); those that the library does not

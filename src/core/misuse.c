@@ -87,6 +87,7 @@ void hak_misuse_foreign(const char *function, const void *p) {
   hak_module_t m;
   if (!hak_module_of(p, &m))
     hak_message("%s(%p): not allocated by hakmem: the address is not mapped", function, p);
+  else if (m.to == 0) hak_message("%s(%p): not allocated by hakmem", function, p);
   else
     hak_message("%s(%p): not allocated by hakmem: the address belongs to %s", function, p,
                 m.name[0] ? m.name : "an anonymous mapping");

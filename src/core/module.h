@@ -14,7 +14,7 @@ typedef struct {
 
 // The mapping that holds p. What a module has no file contents for (.bss) has no name
 // of its own, but follows the module's data at once. False: not mapped. Where it
-// cannot be known (no /proc) true, without a name.
+// cannot be known (no /proc) true, and to is 0.
 bool hak_module_of(const void *p, hak_module_t *m);
 
 #endif

@@ -171,7 +171,7 @@ static void warn_unknown(const char *name) {
     unsigned d = distance(text, length, rows[i].name);
     if (d < best) best = d, nearest = i;
   }
-  if (best <= 4)
+  if (best <= 4 && 2 * best < length)
     hak_warning("unknown option %s%s, did you mean %s%s?", prefix, text, prefix,
                 rows[nearest].name);
   else hak_warning("unknown option %s%s (HAKMEM_OPTIONS=help lists all)", prefix, text);

@@ -4,6 +4,7 @@
 #include "os/os.h"
 
 #define PATH_MAX_LENGTH 512
+#define NO_LIMIT (UINT64_C(1) << 62)
 
 _Atomic uint64_t hak_memory_limit = UINT64_MAX;
 
@@ -48,7 +49,7 @@ static bool limit_from(const char *mount, const char *group, const char *file) {
   uint64_t value = 0;
   const char *at = text;
   for (; *at >= '0' && *at <= '9'; at++) value = value * 10 + (uint64_t)(*at - '0');
-  if (at != text && value < hak_load_relaxed(&hak_memory_limit))
+  if (at != text && value < NO_LIMIT && value < hak_load_relaxed(&hak_memory_limit))
     hak_store_relaxed(&hak_memory_limit, value);
   return true;
 }
@@ -70,8 +71,8 @@ static void cgroup_line(const char *line) {
     if (!is_limited() && *group > '\n') limits_from("");
     if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure")) pressure_path[0] = 0;
   } else if (hak_option(MEMORY_LIMIT) == 0 && (group = skip(line, ":memory:/")) != NULL) {
-    limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes");
-    if (!is_limited()) limit_from("/sys/fs/cgroup/memory/", "", "memory.limit_in_bytes");
+    if (!limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes"))
+      limit_from("/sys/fs/cgroup/memory/", "", "memory.limit_in_bytes");
   }
 }
 

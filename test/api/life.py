@@ -377,6 +377,12 @@ def stats_file_that_cannot_be_written(c):
     check(err.startswith("hakmem: ") and "/proc/no/such/place" in err, repr(err))
 
 
+def stats_file_without_stats(c):
+    path = os.path.join(c.folder, "unwanted")
+    check(_hello(c, HAKMEM_STATS_FILE=path) == "hakmem: HAKMEM_STATS_FILE is not written without HAKMEM_STATS\n", "silent")
+    check(not os.path.exists(path), "written all the same")
+
+
 def stats_file_with_a_long_name(c):
     """The whole name or nothing: the first part of it is somebody else's file."""
     folder = os.path.join(c.folder, "x" * 150, "x" * 150)

@@ -229,6 +229,8 @@ static void unknown_names(void **state) {
   has("did you mean HAKMEM_REFILL_BATCH?");
   START("HAKMEM_COMPLETELY_ELSE=1");
   has("unknown option HAKMEM_COMPLETELY_ELSE (HAKMEM_OPTIONS=help lists all)");
+  START("HAKMEM_LRU=1"); // nearest to THP
+  has("unknown option HAKMEM_LRU (HAKMEM_OPTIONS=help lists all)");
   START("HAKMEM_A_NAME_THAT_IS_MUCH_LONGER_THAN_ANY_OPTION_COULD_EVER_BE=1");
   has("unknown option HAKMEM_A_NAME_THAT");
   START("HAKMEM_LRUCAP=3", "HAKMEM_QUIET=1");
