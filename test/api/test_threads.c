@@ -19,7 +19,7 @@
 static size_t trimmed_rss_kib(void) {
   int (*trim)(size_t) = FIND(int (*)(size_t), "malloc_trim");
   if (trim) trim(0);
-  return rss_kib();
+  return exact_rss_kib();
 }
 
 static uint64_t heaps_made(void) {

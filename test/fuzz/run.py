@@ -251,6 +251,8 @@ def variants_there(wanted: list[str]) -> list[str]:
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             if done.returncode != 0:
                 sys.exit(f"{done.stdout[-4000:]}\nrun.py: {' '.join(command)} failed")
+    if not there:
+        sys.exit(77)
     return there
 
 

@@ -55,6 +55,7 @@ def main():
     args = parser.parse_args()
     if not os.access(args.program, os.X_OK):
         parser.error(f"--program {args.program} is not there, or no program")
+    args.program = os.path.abspath(args.program)
     cases = subprocess.run([args.program, "--list"], text=True, capture_output=True,
                            check=True).stdout.split()
     results = {}
@@ -63,6 +64,8 @@ def main():
         if library and not os.path.exists(library):
             raise SystemExit(f"no such library: {library}")
         name = os.path.basename(allocator).removeprefix("lib").removesuffix(".so")
+        if name in results:
+            raise SystemExit(f"two libraries are called {name}")
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             found = pool.map(lambda case: judge(args.program, library, case), cases)
             results[name] = dict(zip(cases, found))

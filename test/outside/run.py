@@ -131,6 +131,8 @@ def main(checks: list[Check]) -> int:
     missing = [library for library in args.lib if not os.path.exists(library)]
     if not args.lib or missing:
         parser.error(f"no such library: {missing[0]}" if missing else "give --lib")
+    if len({os.path.basename(library) for library in args.lib}) < len(args.lib):
+        parser.error("two libraries have one name")
     libraries = {os.path.basename(library).removesuffix(".so"): os.path.abspath(library) for library in args.lib}
     chosen = [c for c in checks if c.name in args.check or (not args.check and (c.short or not args.short))]
     counts = [count for check in chosen if (count := run_check(check, libraries, args.short))]

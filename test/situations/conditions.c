@@ -55,9 +55,13 @@ static bool close_from(size_t first, size_t last) {
   return true;
 }
 
+#define LOCKED ((size_t)96 << 20) // more than the cases lock
 static bool lock_all(size_t flags, size_t b) {
   (void)b;
   if (mlockall((int)flags) != 0) sit_skip("mlockall is not allowed");
+  void *p = mmap(NULL, LOCKED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) sit_skip("RLIMIT_MEMLOCK is low");
+  munmap(p, LOCKED);
   return true;
 }
 

@@ -19,6 +19,7 @@
 #include <pwd.h>
 #include <regex.h>
 #include <search.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <wchar.h>
 #include <wordexp.h>
@@ -343,6 +344,11 @@ static void in_threads(size_t threads, size_t b) {
   (void)b;
   pthread_t thread[8];
   pthread_attr_t attributes;
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < 2048) { // many_files in many threads
+    files.rlim_cur = files.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+  }
   pthread_attr_init(&attributes); // fts and others need the usual stack
   for (size_t i = 0; i < threads; i++)
     CHECK(pthread_create(&thread[i], &attributes, in_thread, AS_ARGUMENT(i)) == 0);

@@ -109,6 +109,8 @@ def main() -> int:
         if library and not os.path.exists(library):
             raise SystemExit(f"no such library: {library}")
         name = os.path.basename(allocator).removeprefix("lib").removesuffix(".so")
+        if name in results:
+            raise SystemExit(f"two libraries are called {name}")
         started = time.monotonic()
         outcomes = results[name] = run_all(program, library, cases, args.jobs)
         for o in outcomes:
