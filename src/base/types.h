@@ -318,10 +318,11 @@ struct hak_heap {
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed;                        // bit l: on list l
   _Atomic uint32_t posts;                         // of a commons: since a slab was adopted
-  _Atomic bool common;                 // a commons (thread/commons.h); set before it is found
-  _Atomic uint32_t emptied;            // slabs since the inbox was taken (protocol R3)
-  _Atomic uint32_t emptied_due;        // of them, before others look again
-  _Atomic uint32_t taken[HAK_CLASSES]; // slabs and runs that others gave back
+  _Atomic bool common;                     // a commons (thread/commons.h); set before it is found
+  _Atomic uint32_t emptied;                // slabs since the inbox was taken (protocol R3)
+  _Atomic uint32_t emptied_due;            // of them, before others look again
+  _Atomic uint32_t looked_at, looked_uses; // of a nursery: ms, and its uses then (thread/orphan.c)
+  _Atomic uint32_t taken[HAK_CLASSES];     // slabs and runs that others gave back
 };
 #define HAK_RINGS_SIZE \
   (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t) + \

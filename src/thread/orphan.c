@@ -1,6 +1,7 @@
 #include "thread/orphan.h"
 
 #include "base/bits.h"
+#include "os/os.h"
 #include "thread/heap.h"
 #include "thread/sparse.h"
 
@@ -82,12 +83,26 @@ void hak_orphan_let_go(hak_heap_t *heap) {
   hak_heap_service(heap); // what was posted before the state changed
 }
 
+// Nobody has been in the nursery from one look to the next, a second later: a thread that grows up
+// is not to find it taken, or it would leave the blocks that it has there.
+static bool is_deserted(hak_heap_t *nursery) {
+  // Relaxed, all of it: it steers who looks when.
+  uint32_t now = (uint32_t)hak_os_clock_ms();
+  uint32_t uses = (uint32_t)hak_load_relaxed(&nursery->stats[HAK_STAT_nursery]);
+  if (now - hak_load_relaxed(&nursery->looked_at) < 1000) return false;
+  hak_store_relaxed(&nursery->looked_at, now);
+  bool same = uses == hak_load_relaxed(&nursery->looked_uses);
+  hak_store_relaxed(&nursery->looked_uses, uses);
+  return same;
+}
+
 // The heap if it is an orphan, or a nursery that nobody has, CLAIMED.
 static hak_heap_t *claim(uint32_t id) {
   hak_heap_t *heap = hak_heap_by_id(id);
   // Relaxed: hak_heap_take tells whether it is an orphan still. A commons that was made this moment
   // may be taken for one, which does no harm: hak_orphan_leave tells.
-  if (hak_load_relaxed(&heap->state) != HAK_HEAP_ORPHAN || hak_load_relaxed(&heap->common))
+  if (hak_load_relaxed(&heap->state) != HAK_HEAP_ORPHAN || hak_load_relaxed(&heap->common) ||
+      (hak_load_relaxed(&heap->nursery) && !is_deserted(heap)))
     return NULL;
   return hak_heap_take(heap, HAK_HEAP_CLAIMED) ? heap : NULL;
 }

@@ -138,6 +138,7 @@ static void survivors_of_the_young(void) {
   for (uintptr_t i = count; i < SURVIVING; i++) held[i] = hak_malloc(SURVIVOR), *(char *)held[i] = 1;
   for (unsigned i = 0; i < 50; i++) {
     nursery->tended_at = 0;
+    nursery->looked_at = 0; // more than a second ago, and nobody came
     hak_orphan_tend();
     hak_os_sleep_ms(12);
   }
