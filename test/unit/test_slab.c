@@ -224,7 +224,7 @@ static unsigned steps;
 static void on_step(int number) {
   (void)number;
   steps++;
-  if (stepped->chains != 0) return;
+  if (stepped->chains != 0 || stepped->absent != 0) return;
   CHECK(length(stepped->free) <= stepped->carved);
   CHECK(length(stepped->free) + hak_slab_live(stepped) >= stepped->carved);
 }
@@ -255,6 +255,35 @@ static void trimmed_step_by_step(void) {
   check_i1(stepped, n - freed);
 }
 ISOLATED(trimmed_step_by_step)
+
+static void absent_page_step_by_step(void) {
+  enum { SIZE = 64 };
+  hak_process_init();
+  if (hak_os_page_size == HAK_SLAB_SIZE) return;
+  CHECK(signal(SIGTRAP, on_step) != SIG_ERR);
+  void *blocks[HAK_SLAB_SIZE / SIZE];
+  stepped = fresh(hak_size_class(SIZE));
+  unsigned n = 0;
+  while (n < stepped->capacity) {
+    if (!stepped->free) hak_slab_carve(stepped, SIZE);
+    memset(blocks[n++] = pop(stepped), 1, SIZE);
+  }
+  for (unsigned i = 0; i < n; i++)
+    if (i != n / 2) put(stepped, blocks[i]);
+  CHECK(hak_slab_trim(stepped, ~UINT64_C(0)) > 0 && stepped->absent != 0);
+  while (stepped->free) pop(stepped);
+  steps = 0;
+  while (stepped->absent != 0) {
+    STEPS_BEGIN();
+    uint32_t count = hak_slab_carve_absent(stepped);
+    STEPS_END();
+    CHECK_EQUAL(length(stepped->free), count);
+    if (stepped->absent != 0)
+      while (stepped->free) pop(stepped);
+  }
+  CHECK(steps > 500);
+}
+ISOLATED(absent_page_step_by_step)
 #endif
 
 static void l2_runs(void) {
@@ -316,6 +345,7 @@ int main(void) {
     ISOLATED_TEST(chains_are_kept_whole),
 #ifdef SINGLE_STEPS
     ISOLATED_TEST(trimmed_step_by_step),
+    ISOLATED_TEST(absent_page_step_by_step),
 #endif
     ISOLATED_TEST(l2_runs),
     cmocka_unit_test(nothing_in_the_stand_in),
