@@ -164,7 +164,8 @@ static uint32_t stopped_at(hak_heap_t *heap, unsigned c) {
 static bool is_due_for_others(uint64_t now) {
   static _Atomic uint64_t last; // relaxed: it steers who looks when
   uint64_t before = hak_load_relaxed(&last);
-  return now - before >= OTHERS_MS && hak_cas_relaxed(&last, &before, now);
+  // Signed: another thread may have asked the clock later, and stored it before.
+  return (int64_t)(now - before) >= OTHERS_MS && hak_cas_relaxed(&last, &before, now);
 }
 
 void hak_sparse_tend(hak_heap_t *heap) {
