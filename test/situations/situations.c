@@ -139,13 +139,18 @@ void *churn_thread(void *seed) {
   return NULL;
 }
 
-pthread_t start(void *(*function)(void *), void *argument) {
+bool try_start(pthread_t *thread, void *(*function)(void *), void *argument) {
   pthread_attr_t attributes;
-  pthread_t thread;
   CHECK(pthread_attr_init(&attributes) == 0);
   CHECK(pthread_attr_setstacksize(&attributes, 64 * KIB) == 0);
-  CHECK(pthread_create(&thread, &attributes, function, argument) == 0);
+  int error = pthread_create(thread, &attributes, function, argument);
   pthread_attr_destroy(&attributes);
+  return error == 0;
+}
+
+pthread_t start(void *(*function)(void *), void *argument) {
+  pthread_t thread;
+  CHECK(try_start(&thread, function, argument));
   return thread;
 }
 

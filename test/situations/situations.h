@@ -98,6 +98,7 @@ void churn_some(uint64_t seed, size_t operations);
 void *churn_thread(void *seed); // churn of 2000 operations
 
 pthread_t start(void *(*function)(void *), void *argument); // 64 KiB stack
+bool try_start(pthread_t *thread, void *(*function)(void *), void *argument);
 void join(pthread_t thread);
 void wait_for(pid_t pid, int status); // the child's wait status must be this
 

@@ -116,7 +116,6 @@ static void survivors_of_the_ended(void) {
 }
 ISOLATED(survivors_of_the_ended)
 
-// A mid-size peak of which a tenth stays, and nobody does anything afterwards.
 // The same, and the threads were too young for heaps of their own.
 enum { YOUNG_BLOCKS = 500 };
 static void *leave_some(void *first) {
@@ -172,6 +171,7 @@ static void ever_fewer(void) {
 }
 ISOLATED(ever_fewer)
 
+// A mid-size peak of which a tenth stays, and nobody does anything afterwards.
 static void mid_peak(void) {
   enum { COUNT_ = 16000, BLOCK_KIB = 20, SIZE = BLOCK_KIB * KIB - HAK_TAIL };
   if (hak_option(PURGE) < 2 || SANITIZED || !hak_option(L2_RING_CAP)) return;

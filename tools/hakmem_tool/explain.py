@@ -34,9 +34,9 @@ def why_not_served(cmd, status):
 
 
 def script_interpreter(path):
-    """The program that runs the script at path, or None if it is no script."""
+    """The program that runs the script at path, which find_program has found; None if it is no script."""
     words = script_words(path)
-    return os.path.realpath(words[0]) if words and os.path.exists(words[0]) else None
+    return os.path.realpath(words[0]) if words else None
 
 
 def has_capabilities(path):
