@@ -74,9 +74,12 @@ static bool survivors_matter(void) {
   if (hak_option(PURGE) < 2 || SANITIZED || hak_os_page_size != 4096) return false;
   return hak_option(FULL_MARK) != 1; // they stay FULL
 }
-static void pages_between_went(size_t full) {
+static bool are_gone(size_t full) {
   unsigned slabs = SURVIVING / (HAK_SLAB_SIZE / SURVIVOR);
-  CHECK(status_kib("VmRSS:") + slabs * 12 * 4 < full); // 12 of 16 pages
+  return status_kib("VmRSS:") + slabs * 12 * 4 < full; // 12 of 16 pages
+}
+static void pages_between_went(size_t full) {
+  CHECK(are_gone(full));
   for (unsigned i = 0; i < SURVIVING; i += ONE_IN) CHECK(*(char *)held[i] == 1);
 }
 static void survivors(void) {
@@ -107,7 +110,7 @@ static void survivors_of_the_ended(void) {
   hak_heap_t *ended = hak_slab_owner(hak_slab_lookup(held[0]));
   CHECK(ended != hak_tls_heap);
   size_t full = status_kib("VmRSS:");
-  for (unsigned i = 0; i < 30; i++) {
+  for (unsigned i = 0; i < 300 && !are_gone(full); i++) {
     ended->tended_at = 0; // long ago; nobody has it
     hak_orphan_tend();
     hak_os_sleep_ms(12); // of such heaps there is a part every 10 ms
@@ -135,7 +138,7 @@ static void survivors_of_the_young(void) {
     if (i % ONE_IN) hak_free(held[i]);
   hak_remote_flush(hak_tls_heap);
   for (uintptr_t i = count; i < SURVIVING; i++) held[i] = hak_malloc(SURVIVOR), *(char *)held[i] = 1;
-  for (unsigned i = 0; i < 50; i++) {
+  for (unsigned i = 0; i < 300 && !are_gone(full); i++) {
     nursery->tended_at = 0;
     nursery->looked_at = 0; // more than a second ago, and nobody came
     hak_orphan_tend();
