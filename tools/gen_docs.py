@@ -68,7 +68,8 @@ def totals():
 
 CLASSES = (("size", "bytes of its blocks"), ("allocs", "blocks handed out"), ("frees", "blocks taken back"),
            ("live", "blocks not freed yet"), ("refills", "times the slab in front had none left"),
-           ("refill_blocks", "blocks that refills brought; as text `per refill`, their mean number"),
+           ("refill_blocks", "blocks that refills brought (those that lay ready in a slab, though freed by others, may be counted "
+            "again when they come to its free list); as text `per refill`, their mean number"),
            ("slabs", "slabs, or runs of slabs, in use"))
 
 

@@ -42,7 +42,12 @@
 // User addresses that can be ours: below 2^48 (5-level addresses are never
 // asked for, so a pointer above is foreign).
 #define HAK_ADDRESS_BITS 48
-#define HAK_ADDRESS_END ((size_t)1 << HAK_ADDRESS_BITS) // no block is that large
+#if defined(__x86_64__)
+#define HAK_ADDRESS_USER_BITS 47
+#else
+#define HAK_ADDRESS_USER_BITS HAK_ADDRESS_BITS
+#endif
+#define HAK_ADDRESS_END ((size_t)1 << HAK_ADDRESS_USER_BITS) // no block is that large
 
 // Deferred remote frees: a direct-mapped map of this many slabs per thread.
 // 64 entries: docs/decisions/0003, 0023.

@@ -418,6 +418,26 @@ static void growth_of_two_kinds(void) {
 }
 ISOLATED(growth_of_two_kinds)
 
+// Nor is it for what no address space has room for.
+static void larger_than_all_addresses(void) {
+  hak_process_init();
+  hak_option(HUGE_CACHE) = 64 * MIB;
+  for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 4096));
+  size_t kept = hak_mapped.cached_bytes;
+  CHECK(kept >= 40 * MIB);
+  void *p = hak_malloc(100);
+  for (unsigned bit = HAK_ADDRESS_USER_BITS; bit < 64; bit++) {
+    size_t size = (size_t)1 << bit;
+    errno = 0;
+    CHECK(hak_malloc(size) == NULL && errno == ENOMEM);
+    CHECK(hak_calloc(size >> 3, 8) == NULL && hak_realloc(p, size) == NULL);
+    CHECK(hak_aligned_alloc(size, 64) == NULL && hak_memalign(64, size) == NULL);
+  }
+  CHECK_EQUAL(hak_mapped.cached_bytes, kept);
+  hak_free(p);
+}
+ISOLATED(larger_than_all_addresses)
+
 // The address that a block would have moved to is another thread's at once if the kernel gave it up.
 static _Atomic bool stop;
 static void *map_and_use(void *unused) {
@@ -536,6 +556,7 @@ int main(void) {
       ISOLATED_TEST(huge_pages_while_it_fills),
       ISOLATED_TEST(refused_growth),
       ISOLATED_TEST(growth_of_two_kinds),
+      ISOLATED_TEST(larger_than_all_addresses),
       ISOLATED_TEST(refused_growth_is_nobody_elses),
       ISOLATED_TEST(growth_within_a_limit),
       ISOLATED_TEST(reused_without_huge_pages),
