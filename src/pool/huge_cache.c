@@ -81,8 +81,11 @@ static bool take(unsigned i, uint64_t word) {
 }
 
 static void left(size_t size) {
-  hak_fetch_sub_relaxed(&held, size);
-  hak_mapped_add(&hak_mapped.cached_bytes, -(int64_t)size);
+  // Never below 0: in the child of a handler that came in between, it was counted anew.
+  uint64_t had = hak_load_relaxed(&held), n;
+  do n = had < size ? had : size;
+  while (!hak_cas_relaxed(&held, &had, had - n));
+  hak_mapped_add(&hak_mapped.cached_bytes, -(int64_t)n);
 }
 
 void hak_huge_cache_unmap(void *p, size_t size) {

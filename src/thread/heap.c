@@ -1,5 +1,6 @@
 #include "thread/heap.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #include "core/options.h"
@@ -288,7 +289,24 @@ void hak_heap_take_back_l2(hak_heap_t *heap, hak_slab_t *slab, uint64_t block) {
   came_back(heap, slab, false, before, 1);
 }
 
+// What is announced to nobody since a fork. Nobody is between a push and its post: each L2 run
+// with a remote word that is not QUEUED is such a one, and stays the heap's until it is.
+HAK_COLD static void post_forked(hak_heap_t *heap) {
+  heap->forked = false;
+  uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
+  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
+    hak_slab_t *slab = hak_slab_at(i);
+    if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) continue;
+    uint64_t remote = hak_load_relaxed(&slab->remote);
+    // As in push_l2. If another thread was faster, that has posted it.
+    if (remote == 0 || remote & HAK_REMOTE_QUEUED) continue;
+    if (hak_cas_acq_rel(&slab->remote, &remote, remote | HAK_REMOTE_QUEUED))
+      hak_heap_post(heap, slab);
+  }
+}
+
 void hak_heap_drain(hak_heap_t *heap) {
+  if (HAK_UNLIKELY(heap->forked)) post_forked(heap);
   if (hak_load_relaxed(&heap->mail) != NULL) hak_letter_open_all(heap);
   if (hak_load_relaxed(&heap->inbox) == 0) return;
   // Acquire: pairs with the release in hak_heap_post: links and, through the
@@ -417,17 +435,25 @@ void hak_heap_init_keys(void) {
   if (pthread_key_create(&key, at_thread_end) == 0) hak_store_release(&have_key, true);
 }
 
-// Makes sure that the destructor runs when this thread ends. Both calls may
-// allocate, which is fine: the heap is attached already.
-void hak_heap_arm(void) {
+// Both calls may allocate, which is fine: the heap is attached already.
+static bool notice_of_the_end(void) {
   // Acquire: pairs with the release in hak_heap_init_keys.
-  if (hak_load_acquire(&have_key) && pthread_setspecific(key, hak_tls_heap) == 0) return;
+  if (hak_load_acquire(&have_key) && pthread_setspecific(key, hak_tls_heap) == 0) return true;
   // Its third argument tells glibc by an address which object the function is in.
-  if (__cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &key) == 0) return;
-  if (hak_tls_heap->id == 1) return; // the main thread's end is the program's
-  tls_ending = true;                 // no notice of the end: take heaps per call, this one too
-  hak_tls_heap->transient = true;
+  return __cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &key) == 0;
+}
+
+// Makes sure that the destructor runs when this thread ends.
+void hak_heap_arm(void) {
+  int before = errno;
+  bool noticed = notice_of_the_end();
+  errno = before;
+  hak_heap_t *heap = hak_tls_heap;
+  if (noticed || heap->id == 1) return; // the main thread's end is the program's
+  tls_ending = true;                    // take heaps per call, this one too
+  heap->transient = true;
   hak_tls_heap = &hak_heap_none;
+  hak_fetch_sub_relaxed(&hak_heap_threads, 1u);
 }
 
 static hak_heap_t *take_orphan(void) {
@@ -438,8 +464,11 @@ static hak_heap_t *take_orphan(void) {
   return heap;
 }
 
+_Atomic uint32_t hak_heap_threads;
+
 static hak_heap_t *attach(void) {
   hak_heap_t *heap = hak_lost_find();
+  if (heap) hak_fetch_sub_relaxed(&hak_heap_threads, 1u); // that of the thread that lost it
   if (!heap && !tls_ending) heap = hak_nursery_grow_up();
   if (!heap) heap = take_orphan();
   if (!heap) {
@@ -464,6 +493,7 @@ hak_heap_t *hak_heap_enter_new(void) {
   heap->transient = tls_ending;
   if (!tls_ending) {
     hak_tls_heap = heap;
+    hak_fetch_add_relaxed(&hak_heap_threads, 1u);
     hak_heap_arm();
     if (!heap->transient) hak_lost_keep(heap), hak_warm_fill(heap);
     if (hak_option(PREWARM)) hak_front_prewarm(heap);
@@ -523,6 +553,7 @@ void hak_heap_thread_end(void) {
   hak_lost_left(heap); // first: else a handler in between would find it lost
   tls_ending = true;
   hak_tls_heap = &hak_heap_none;
+  hak_fetch_sub_relaxed(&hak_heap_threads, 1u);
   detach(heap, false);
 }
 
@@ -540,9 +571,12 @@ void hak_heap_after_fork(void) {
   hak_nursery_after_fork();
   hak_commons_after_fork();
   hak_orphan_after_fork(mine);
+  hak_store_if_other(&hak_heap_threads, mine != &hak_heap_none ? 1u : 0u);
   if (mine == &hak_heap_none) return;
   // Chains that others had handed over may be torn likewise; those blocks are
-  // lost to the child. (A set of L2 blocks is one word, not torn; relief may have taken the run.)
+  // lost to the child. A set of L2 blocks is one word, not torn, and relief may have taken the run:
+  // they are posted anew when this thread drains its inbox next. Not now, for fork may have been
+  // called by a handler that came in the middle of this thread's malloc.
   hak_store_if_other(&mine->inbox, 0u);
   hak_letter_after_fork(mine);
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
@@ -551,7 +585,8 @@ void hak_heap_after_fork(void) {
     hak_kind_t kind = hak_slab_kind(slab);
     if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) || hak_slab_owner(slab) != mine) continue;
     if (hak_load_relaxed(&slab->remote) == 0 || hak_slab_is_free(slab)) continue;
-    if (kind == HAK_KIND_TINY) hak_store_relaxed(&slab->remote, (uint64_t)0);
-    else take_back(mine, slab);
+    if (kind == HAK_KIND_L2) mine->forked = true, mine->ticks = HAK_HEAP_TICKS;
+    uint64_t kept = kind == HAK_KIND_L2 ? hak_load_relaxed(&slab->remote) : 0;
+    hak_store_relaxed(&slab->remote, kept & ~HAK_REMOTE_QUEUED);
   }
 }

@@ -115,10 +115,13 @@ HAK_INLINE bool hak_heap_take(hak_heap_t *heap, uint32_t wanted) {
 uint32_t hak_heap_count(void);
 hak_heap_t *hak_heap_by_id(uint32_t id);
 
+// Threads that have a heap, and not for one call only (relaxed: a heuristic's).
+HAK_INTERNAL extern _Atomic uint32_t hak_heap_threads;
+
 // A heap in state NEW, NULL without memory.
 hak_heap_t *hak_heap_new(void);
 
-// The pthread-key destructor and its registration (thread/process.c).
+// The pthread-key destructor and its registration.
 void hak_heap_thread_end(void);
 void hak_heap_arm(void);
 void hak_heap_init_keys(void);

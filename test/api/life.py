@@ -111,6 +111,11 @@ def no_pthread_keys_left(c):
           env={"EXPECT_HAKMEM": "1"})
 
 
+def no_pthread_keys_and_no_memory(c):
+    for variables in {}, {"HAKMEM_NURSERY": "0"}:
+        c.run(c.program("no_keys-static"), preload=False, env={"HAKMEM_SS_LOOKUP_KIND": "table", **variables})
+
+
 def no_pthread_keys_left_before_the_first_malloc(c):
     out, _ = c.run(c.program("hello"), also=[c.program("libkeys_lib.so")])
     check(out == "hello, world\n", repr(out))

@@ -10,9 +10,12 @@
 // vanishes; in the child a new thread pushes a third and the owner drains.
 // fork_letter: a letter of the forking thread is on its way to another thread, which reads
 // it or writes one itself, and vanishes; in the child the letter is written again, to a new thread.
+// fork_set: blocks of an L2 run that another thread freed are in its remote word; fork is called
+// by a handler that came in the middle of the owner's drain, or of anything else. In the child a
+// new thread frees one more.
 //
 // Mirrors src/superslab/shared_pool.c: hak_pool_rebuild; src/thread/heap.c:
-// hak_heap_after_fork; and what they repair: claim, evict, hak_pool_map,
+// hak_heap_after_fork, post_forked; and what they repair: claim, evict, hak_pool_map,
 // hak_superslab_acquire, hak_superslab_decommit, push, hak_heap_post, hak_heap_drain;
 // src/thread/letter.c: hak_letter_after_fork, hak_letter_add, hak_letter_open_all, hak_letter_recall.
 //
@@ -31,6 +34,10 @@
 // broken fork_letter BROKEN_mail_kept: the child keeps the mail of DEAD heaps
 // broken fork_letter BROKEN_sent_kept: the child believes that its letter is still on its way
 // broken fork_letter BROKEN_own_mail_kept: the child keeps its own mail
+// model fork_set -DSET
+// broken fork_set BROKEN_queued_kept: the child leaves the run QUEUED
+// broken fork_set BROKEN_at_once: the child posts the run anew before the interrupted drain goes on
+// broken fork_set BROKEN_not_asked: the owner posts a run that the new thread has posted
 
 bit forking, copied;                                   // the copy is being made; is complete
 
@@ -304,4 +311,78 @@ init {
     run forker(); run other(); run in_child()
   }
 }
+#endif
+
+#ifdef SET
+// One run. Block 1 was freed before the fork, block 2 in the child.
+byte remote = 1, collected;                            // sets of blocks
+bit queued = 1, in_inbox = 1, inbox, may_start, pushed; // inbox: in that of the child's heap
+
+// The run is in the inbox once at most: its link is one word.
+#define post() d_step { assert(!in_inbox); in_inbox = 1; inbox = 1 }
+
+// hak_slab_collect(slab, true) by the owner.
+#define collect()                                                                 \
+  d_step { assert(!(collected & remote)); collected = collected | remote; remote = 0; queued = 0 }
+
+proctype owner() {
+  bit mid_drain, forked, announce;
+  // The inbox was emptied by the drain that the handler came into the middle of, or was not.
+  if
+  :: in_inbox = 0; mid_drain = 1
+  :: in_inbox = 0                                      // store_if_other(&mine->inbox, 0)
+  fi;
+  // hak_heap_after_fork
+#ifndef BROKEN_queued_kept
+  queued = 0; forked = 1;
+#endif
+#ifdef BROKEN_at_once
+  queued = 1; post(); forked = 0;
+#endif
+  if
+  :: mid_drain -> collect()                            // the drain goes on
+  :: else
+  fi;
+  may_start = 1;
+  do
+  :: collected != 3 ->                                 // hak_heap_drain
+    if
+    :: forked ->                                       // post_forked
+      forked = 0;
+#ifdef BROKEN_not_asked
+      announce = remote && !queued;
+      if
+      :: announce -> queued = 1; post()
+      :: else
+      fi
+#else
+      d_step { announce = remote && !queued; queued = queued || announce };
+      if
+      :: announce -> post()
+      :: else
+      fi
+#endif
+    :: else
+    fi;
+    if
+    :: inbox -> d_step { inbox = 0; in_inbox = 0 }; collect()
+    :: !inbox && pushed -> assert(collected == 3); break
+    fi
+  :: else -> break
+  od;
+  assert(collected == 3)                               // nothing is lost to the child
+}
+
+proctype pusher() {
+  bit first;
+  may_start;
+  d_step { first = !queued; remote = remote | 2; queued = 1 };
+  if
+  :: first -> post()
+  :: else
+  fi;
+  pushed = 1
+}
+
+init { atomic { run owner(); run pusher() } }
 #endif

@@ -6,10 +6,19 @@
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "pool/huge_cache.h"
 #include "pool/l25.h"
+#include "superslab/seal.h"
+#include "superslab/shared_pool.h"
 #include "superslab/superslab.h"
 #include "thread/heap.h"
+#include "thread/process.h"
 #include "thread/ring.h"
+
+#ifdef SINGLE_STEPS
+#include <sys/wait.h>
+#include <ucontext.h>
+#endif
 
 static hak_stats_t statistics(void) {
   hak_stats_t s;
@@ -246,8 +255,8 @@ static void *keep_and_wait(void *argument) {
   pthread_barrier_wait(&all_have_heaps);
   use_runs_again_and_again();
   uint32_t most = (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
-  CHECK(hak_heap_count() >= MANY);
-  CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(most * KEEPERS / hak_heap_count(), MIB));
+  CHECK(hak_heap_threads >= MANY);
+  CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(most * KEEPERS / hak_heap_threads, MIB));
   pthread_barrier_wait(&all_have_kept);
   return NULL;
 }
@@ -258,6 +267,10 @@ static void many_threads_share_what_is_kept(void) {
   for (unsigned i = 0; i < MANY; i++)
     CHECK(pthread_create(&thread[i], NULL, keep_and_wait, NULL) == 0);
   for (unsigned i = 0; i < MANY; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+  // Those that have ended have no share.
+  CHECK(hak_heap_count() >= MANY && hak_heap_threads <= 1);
+  use_runs_again_and_again();
+  CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(USED_AT_ONCE, 2 * MIB));
 }
 ISOLATED(many_threads_share_what_is_kept)
 
@@ -317,6 +330,82 @@ static void full_runs_of_an_ended_thread_are_found(void) {
 }
 ISOLATED(full_runs_of_an_ended_thread_are_found)
 
+// A handler that comes between any two instructions of malloc or free forks, and its child, as which
+// this process goes on, returns from it: another thread had freed all other blocks of a run.
+#ifdef SINGLE_STEPS
+enum { SET_SIZE = 2000, SET_RUNS = 3, SET_MOST = 40 * SET_RUNS };
+enum { FORK_IN_MALLOC, FORK_IN_FREE, FORK_IN_DRAIN, FORK_KINDS };
+static unsigned steps, forked_at;
+static char *of_set[SET_MOST];
+static unsigned set_of_run;
+static void fork_in_step(int number, siginfo_t *unused, void *context) {
+  (void)number, (void)unused;
+  if (++steps != forked_at) return;
+  ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~0x100;
+  hak_huge_cache_after_fork();
+  hak_pool_rebuild();
+  hak_heap_after_fork();
+}
+static void *free_rest_of_run(void *argument) {
+  for (unsigned i = 2; i < set_of_run; i++) hak_free(of_set[i]), of_set[i] = NULL;
+  return argument;
+}
+
+static void forked_once(unsigned kind) {
+  hak_option(COMMONS) = 0;
+  hak_option(NURSERY) = 0;
+  hak_process_init();
+  set_of_run = hak_classes[hak_size_class(SET_SIZE + HAK_TAIL)].capacity;
+  unsigned all = SET_RUNS * set_of_run;
+  CHECK(all <= SET_MOST);
+  for (unsigned i = 0; i < all; i++) CHECK((of_set[i] = hak_malloc(SET_SIZE)) != NULL);
+  for (unsigned i = 0; i < 4; i++) { // two of the first run, then of the second
+    char **freed = &of_set[i < 2 ? i : set_of_run + i];
+    hak_free(*freed), *freed = NULL;
+  }
+  unit_in_thread(free_rest_of_run, NULL);
+  char *got[SET_MOST * 2], *last = of_set[all - 1];
+  unsigned n = 0;
+  of_set[all - 1] = NULL;
+  STEPS_BEGIN();
+  if (kind == FORK_IN_MALLOC) got[n++] = hak_malloc(SET_SIZE);
+  else if (kind == FORK_IN_FREE) hak_free(last);
+  else hak_heap_drain(hak_tls_heap);
+  STEPS_END();
+  if (kind != FORK_IN_FREE) hak_free(last);
+  while (n < SET_MOST) CHECK((got[n++] = hak_malloc(SET_SIZE)) != NULL);
+  for (unsigned i = 0; i < n; i++) memset(got[i], (int)(i & 127), SET_SIZE);
+  for (unsigned i = 0; i < all; i++)
+    if (of_set[i]) memset(of_set[i], 200, SET_SIZE);
+  for (unsigned i = 0; i < n; i++) CHECK(got[i][0] == (char)(i & 127) && got[i][SET_SIZE - 1] == got[i][0]);
+  for (unsigned i = 0; i < n; i++) hak_free(got[i]);
+  for (unsigned i = 0; i < all; i++) hak_free(of_set[i]);
+  hak_heap_tidy(hak_tls_heap);
+  hak_heap_check(hak_tls_heap);
+  CHECK_EQUAL(statistics().live_blocks, 0); // nor is any lost
+}
+
+static void forks_at_any_step(void) {
+  struct sigaction action = {.sa_sigaction = fork_in_step, .sa_flags = SA_SIGINFO};
+  CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
+  for (unsigned kind = 0; kind < FORK_KINDS; kind++) {
+    bool is_over = false;
+    for (forked_at = 1; !is_over; forked_at += forked_at < 250 ? 1 : 7) {
+      pid_t pid = fork();
+      if (pid == 0) {
+        forked_once(kind);
+        _exit(steps < forked_at ? 2 : 0);
+      }
+      int status;
+      CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) != 1);
+      is_over = WEXITSTATUS(status) == 2;
+    }
+    CHECK(forked_at > 10);
+  }
+}
+ISOLATED(forks_at_any_step)
+#endif
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(last_freed_first),
@@ -331,6 +420,9 @@ int main(void) {
     ISOLATED_TEST(many_threads_share_what_is_kept),
     ISOLATED_TEST(full_runs_are_found),
     ISOLATED_TEST(full_runs_of_an_ended_thread_are_found),
+#ifdef SINGLE_STEPS
+    ISOLATED_TEST(forks_at_any_step),
+#endif
   };
   return RUN(tests);
 }
