@@ -100,11 +100,16 @@ HAK_COLD void *hak_link_broken(void *block);
 HAK_INLINE void hak_link_set_keyed(void *block, void *next, uint64_t key) {
   *(uint64_t *)block = (uintptr_t)next ^ key ^ hak_secret.link;
 }
+// False: it was overwritten.
+HAK_INLINE bool hak_link_read(const void *block, uint64_t key, void **link) {
+  uint64_t next = *(const uint64_t *)block ^ key ^ hak_secret.link;
+  if (HAK_UNLIKELY((next ^ (uintptr_t)block) >> HAK_SLAB_SHIFT) && next != 0) return false;
+  *link = (void *)(uintptr_t)next;
+  return true;
+}
 HAK_INLINE void *hak_link_get_keyed(void *block, uint64_t key) {
-  uint64_t next = *(uint64_t *)block ^ key ^ hak_secret.link;
-  if (HAK_UNLIKELY((next ^ (uintptr_t)block) >> HAK_SLAB_SHIFT) && next != 0)
-    return hak_link_broken(block);
-  return (void *)(uintptr_t)next;
+  void *next;
+  return HAK_LIKELY(hak_link_read(block, key, &next)) ? next : hak_link_broken(block);
 }
 HAK_INLINE void hak_link_set(void *block, void *next) {
   hak_link_set_keyed(block, next, hak_seal_key(block));

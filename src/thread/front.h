@@ -55,8 +55,14 @@ HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
   void *block = slab->free;
 #if HAK_SECURE
   uint64_t key = hak_seal_key(block);
+  void *next;
+  // Off the list before it is reported: a handler of SIGABRT may allocate, and is not to find it.
+  if (HAK_UNLIKELY(!hak_link_read(block, key, &next))) {
+    slab->free = NULL;
+    next = hak_link_broken(block);
+  }
+  slab->free = next;
   hak_seal_check_free(block, slab->size, key);
-  slab->free = hak_link_get_keyed(block, key);
 #else
   slab->free = hak_link_get(block);
 #endif

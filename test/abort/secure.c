@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -211,6 +212,17 @@ static void seal_overwritten(void) {
   memset(hide(p + 104), 0x41, 8);
   expect("use after free: the 104-byte block at %p was written to", (void *)p);
   hide(malloc(100));
+}
+
+// The program's handler of SIGABRT allocates, as loggers do: it does not come upon the same block.
+static void allocate_in_handler(int number) { hide(malloc(100)), (void)number; }
+static void link_overwritten_handled(void) {
+  signal(SIGABRT, allocate_in_handler);
+  link_overwritten();
+}
+static void seal_overwritten_handled(void) {
+  signal(SIGABRT, allocate_in_handler);
+  seal_overwritten();
 }
 
 static void seal_one_bit(void) { // of the state of a large block, whose slack may be as much
@@ -461,6 +473,7 @@ static const struct {
     CASE(overflow_after_realloc), CASE(overflow_huge_grown), CASE(size_huge), CASE(size_huge_halved), CASE(size_mallocx), CASE(underflow), CASE(never_allocated), CASE(written_first),
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
+    CASE(link_overwritten_handled), CASE(seal_overwritten_handled),
     CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
     CASE(twice_own_first), CASE(twice_at_once), CASE(links_overwritten), CASE(inside), CASE(inside_last),
     CASE(overflow_young), CASE(overflow_l2_young), CASE(written_young), CASE(twice_young), CASE(inside_young),
