@@ -96,11 +96,16 @@ static void *map_aligned(size_t size, size_t alignment, int protection, int flag
   p = hint ? map_at(hint, size, protection, flags | MAP_FIXED_NOREPLACE) : NULL;
   if (p && ((uintptr_t)p & (alignment - 1)) == 0) return p;
   if (p) hak_kernel_munmap(p, size);
+  // What surrounds it is address space, which RLIMIT_DATA and overcommit do not count.
   size_t span = size + alignment - hak_os_page_size;
-  p = map_at(NULL, span, protection, flags | MAP_NORESERVE);
+  p = map_at(NULL, span, PROT_NONE, flags | MAP_NORESERVE);
   if (!p) return NULL;
   char *start = (char *)hak_align_up((uintptr_t)p, alignment);
   char *end = start + size;
+  if (protection != PROT_NONE && !hak_os_commit(start, size)) {
+    hak_kernel_munmap(p, span);
+    return NULL;
+  }
   // A trim that is refused (too many mappings) leaks address space, no memory.
   if (start > p) hak_kernel_munmap(p, (size_t)(start - p));
   if (p + span > end) hak_kernel_munmap(end, (size_t)(p + span - end));

@@ -469,6 +469,29 @@ static void refused_growth_is_nobody_elses(void) {
 }
 ISOLATED(refused_growth_is_nobody_elses)
 
+// What is mapped beside a block so that it is aligned counts as no memory.
+static void aligned_within_a_limit(void) {
+  if (SANITIZED || EMULATED) return;
+  hak_process_init();
+  struct rlimit limit, all;
+  CHECK(getrlimit(RLIMIT_DATA, &all) == 0);
+  limit = all, limit.rlim_cur = status_kib("VmData:") * KIB + 64 * MIB;
+  CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
+  char *p[6];
+  for (unsigned i = 0; i < COUNT(p); i++) {
+    CHECK((p[i] = hak_aligned_alloc(GIB, 4096)) != NULL && (uintptr_t)p[i] % GIB == 0);
+    memset(p[i], 1, 4096);
+  }
+  errno = 0;
+  CHECK(hak_aligned_alloc(GIB, 80 * MIB) == NULL && errno == ENOMEM);
+  size_t address_space = status_kib("VmSize:"), mappings = mapping_count();
+  for (unsigned i = 0; i < 20; i++) CHECK(hak_aligned_alloc(GIB, 80 * MIB) == NULL);
+  CHECK(status_kib("VmSize:") < address_space + 100 * KIB && mapping_count() <= mappings + 2);
+  for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
+  CHECK(setrlimit(RLIMIT_DATA, &all) == 0);
+}
+ISOLATED(aligned_within_a_limit)
+
 // With little memory left a block grows by what is asked for, not by an eighth, and what is kept
 // for reuse is given back for it.
 static void growth_within_a_limit(void) {
@@ -557,6 +580,7 @@ int main(void) {
       ISOLATED_TEST(refused_growth),
       ISOLATED_TEST(growth_of_two_kinds),
       ISOLATED_TEST(larger_than_all_addresses),
+      ISOLATED_TEST(aligned_within_a_limit),
       ISOLATED_TEST(refused_growth_is_nobody_elses),
       ISOLATED_TEST(growth_within_a_limit),
       ISOLATED_TEST(reused_without_huge_pages),
