@@ -53,10 +53,13 @@ static void add_slab(hak_report_t *r, hak_slab_t *slab) {
     r->classes[c].live += hak_slab_live_now(slab);
     r->classes[c].slabs++;
     break;
-  case HAK_KIND_L25:
+  case HAK_KIND_L25: {
+    // Once it is an L2 run, what was its size names a heap.
+    uint64_t bytes = hak_load_relaxed(&slab->bytes);
     r->l25_live++;
-    r->l25_bytes += hak_load_relaxed(&slab->bytes);
+    r->l25_bytes += bytes <= HAK_L25_MAX ? bytes : 0;
     break;
+  }
   default: break;
   }
 }
@@ -98,8 +101,9 @@ static void add_totals(hak_report_t *r) {
   t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes) + first;
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     // Words of a running thread are read one after the other: there may be more live blocks in a
-    // later one than an earlier one has handed out.
-    if (r->classes[c].allocs < r->classes[c].live) r->classes[c].allocs = r->classes[c].live;
+    // later one than an earlier one has handed out, and the sum of the latter may be below zero.
+    if ((int64_t)r->classes[c].allocs < (int64_t)r->classes[c].live)
+      r->classes[c].allocs = r->classes[c].live;
     *(c < HAK_TINY_CLASSES ? &t->tiny_allocs : &t->l2_allocs) += r->classes[c].allocs;
     t->live_blocks += r->classes[c].live;
     t->live_bytes += r->classes[c].live * hak_class_size(c);
@@ -223,7 +227,8 @@ static void print_deferred(hak_print_t *out, const hak_report_t *r) {
   uint64_t drains = r->stats[HAK_STAT_remote_drain];
   hak_print(out, "hakmem deferred frees of process %u\n", (uint64_t)hak_os_pid());
   hak_print(out, "  %-34s %11u\n", "blocks handed over", blocks);
-  hak_print(out, "  %-34s %11u\n", "hits: slab in map, or by letter", blocks - slabs);
+  hak_print(out, "  %-34s %11u\n", "hits: slab in map, or by letter",
+            blocks > slabs ? blocks - slabs : 0); // one word is raised before the other
   hak_print(out, "  %-34s %11u\n", "drains of the whole map", drains);
   hak_print(out, "  %-34s %11u\n", "slabs drained", slabs);
   hak_print(out, "  %-34s %11u\n", "empty transitions", r->stats[HAK_STAT_remote_empty]);

@@ -130,7 +130,7 @@ void hak_nursery_reclaim(void) {
     hak_heap_t *heap = take_from(&nurseries[i]);
     if (!heap) continue; // who has it finds the request
     hak_heap_reclaim_if_asked(heap);
-    hak_nursery_leave(heap);
+    hak_orphan_let_go(heap); // no call was served
   }
 }
 

@@ -89,7 +89,9 @@ static bool is_deserted(hak_heap_t *nursery) {
   // Relaxed, all of it: it steers who looks when.
   uint32_t now = (uint32_t)hak_os_clock_ms();
   uint32_t uses = (uint32_t)hak_load_relaxed(&nursery->stats[HAK_STAT_nursery]);
-  if (now - hak_load_relaxed(&nursery->looked_at) < 1000) return false;
+  // Another thread's clock may be a little later: then no second has passed.
+  uint32_t passed = now - hak_load_relaxed(&nursery->looked_at);
+  if (passed < 1000 || passed > UINT32_MAX - 1000) return false;
   hak_store_relaxed(&nursery->looked_at, now);
   bool same = uses == hak_load_relaxed(&nursery->looked_uses);
   hak_store_relaxed(&nursery->looked_uses, uses);

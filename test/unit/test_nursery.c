@@ -10,6 +10,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/orphan.h"
 #include "thread/process.h"
 
 enum { THREADS = 40, BLOCKS = 24 };
@@ -93,6 +94,38 @@ static void shared_by_many(void) {
     if (hak_load_relaxed(&hak_heap_by_id(id)->nursery)) hak_heap_check(hak_heap_by_id(id)); // nobody has it
 }
 ISOLATED(shared_by_many)
+
+static void *allocate_once(void *unused) {
+  hak_free(hak_malloc(100));
+  return unused;
+}
+
+// Who asks for all that is kept serves no call with them.
+static void reclaims_do_not_count(void) {
+  set_up(1024);
+  unit_in_thread(allocate_once, NULL);
+  uint64_t uses = heaps_stat(HAK_STAT_nursery);
+  CHECK(uses == 2);
+  for (unsigned i = 0; i < 10; i++) hak_trim(0);
+  CHECK_EQUAL(heaps_stat(HAK_STAT_nursery), uses);
+  unit_in_thread(allocate_once, NULL); // nobody has it
+  CHECK(heaps_stat(HAK_STAT_nursery) >= uses + 2);
+}
+ISOLATED(reclaims_do_not_count)
+
+// Who was looked at by a thread whose clock was later was looked at just now.
+static void later_clock_of_another(void) {
+  set_up(1024);
+  unit_in_thread(allocate_once, NULL);
+  hak_heap_t *nursery = hak_heap_by_id(hak_heap_count());
+  CHECK(nursery->nursery);
+  uint32_t later = (uint32_t)hak_os_clock_ms() + 500;
+  nursery->looked_at = later;
+  nursery->looked_uses = (uint32_t)nursery->stats[HAK_STAT_nursery];
+  hak_orphan_tend();
+  CHECK_EQUAL(nursery->looked_at, later);
+}
+ISOLATED(later_clock_of_another)
 
 // A thread that goes on gets its own heap after so many calls, or KiB.
 static void *allocate_more(void *size) {
@@ -336,6 +369,8 @@ ISOLATED(trim_reaches_what_is_held)
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(shared_by_many),
+    ISOLATED_TEST(reclaims_do_not_count),
+    ISOLATED_TEST(later_clock_of_another),
     ISOLATED_TEST(calls_count),
     ISOLATED_TEST(kib_count),
     ISOLATED_TEST(none_wanted),

@@ -313,6 +313,10 @@ static void deferred_frees(void) {
   CHECK(has_row(text, "hits: slab in map, or by letter", deferred ? COUNT(middle) - slabs : 0));
   CHECK(has_row(text, "drains of the whole map", deferred));
   CHECK(has_row(text, "empty transitions", slabs));
+  // A thread that was about to count the blocks of some that it had counted.
+  hak_heap_count_stat(hak_tls_heap, HAK_STAT_remote_flush, 1000);
+  text = printed_at_exit(&hak_option(POOL_MID_INUSE_DEFERRED_STATS));
+  CHECK(has_row(text, "hits: slab in map, or by letter", 0));
 }
 static void deferred_or_not(void **state) {
   (void)state;
@@ -329,13 +333,32 @@ static void no_frees_below_zero(void) {
   hak_stats_t s;
   CHECK(hak_stats_get(&s, sizeof s));
   CHECK(s.allocs >= s.live_blocks && s.frees <= s.allocs);
-  hak_owner_add(&hak_tls_heap->classes[c].allocs, 5);
+  hak_owner_add(&hak_tls_heap->classes[c].allocs, (uint64_t)-10); // and gave one of these away
+  CHECK(hak_stats_get(&s, sizeof s));
+  CHECK(s.allocs >= s.live_blocks && s.allocs < 1000 && s.frees <= s.allocs);
+  hak_owner_add(&hak_tls_heap->classes[c].allocs, 15);
   hak_report_t r;
   hak_stats_collect(&r);
   CHECK_EQUAL(r.classes[c].allocs, COUNT(p));
   for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
 }
 ISOLATED(no_frees_below_zero)
+
+// A block of 64 KiB and more that becomes a run of blocks while it is looked at: the word with its
+// bytes names a heap then.
+static void no_heap_counts_as_bytes(void) {
+  void *p = hak_malloc(100000);
+  hak_slab_t *head = hak_slab_lookup(p);
+  uint64_t bytes = hak_load_relaxed(&head->bytes);
+  hak_store_relaxed(&head->holder, hak_tls_heap);
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s));
+  CHECK(s.live_bytes <= s.superslab_bytes + s.huge_bytes);
+  hak_store_relaxed(&head->bytes, bytes);
+  CHECK(hak_stats_get(&s, sizeof s) && s.live_bytes >= 100000);
+  hak_free(p);
+}
+ISOLATED(no_heap_counts_as_bytes)
 
 // Sampled blocks are in no slab, and are counted all the same.
 static void guarded_blocks(void) {
@@ -371,6 +394,7 @@ int main(void) {
     ISOLATED_TEST(warm_pool_table),
     ISOLATED_TEST(guarded_blocks),
     ISOLATED_TEST(no_frees_below_zero),
+    ISOLATED_TEST(no_heap_counts_as_bytes),
     cmocka_unit_test(deferred_or_not),
   };
   return RUN(tests);
