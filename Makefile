@@ -102,6 +102,7 @@ ring-sweep: configure
 results: MINUTES ?= 45
 results: all
 	@tools/setup.sh peers
+	@$(PYTHON) bench/deps.py matplotlib
 	@mkdir -p docs/results
 	@rm -f build/full.json
 	$(PYTHON) bench/compare.py --allocators hakmem,system --suite all --net --peers $(PEERS) --budget $(MINUTES) \

@@ -135,6 +135,7 @@ def parse_args() -> argparse.Namespace:
     p.add_argument("--agree", nargs=2, type=Path, metavar=("A.json", "B.json"),
                    help="run nothing: do two results of the same build agree within their intervals?")
     p.add_argument("--list", action="store_true", help="name benchmarks, suites and allocators")
+    p.set_defaults(pictures=True)
     return p.parse_args()
 
 
@@ -202,7 +203,7 @@ def files_to_write(args: argparse.Namespace) -> tuple[list[Path], ...]:
         for files, name in zip(kinds, ("results.csv", "runs.csv", "results.json", "results.html", "results.svg",
                                        "results-means.svg")):
             files.append(args.out / name)
-    return kinds
+    return kinds if args.pictures else (*kinds[:3], [], [], [])
 
 
 def check_files(args: argparse.Namespace) -> None:
@@ -214,6 +215,14 @@ def check_files(args: argparse.Namespace) -> None:
             check_writable(path)
     except OSError as error:
         raise SystemExit(f"compare: {error.filename} cannot be written: {error.strerror}") from error
+
+
+def check_pictures(args: argparse.Namespace) -> None:
+    """What draws them may have to be fetched: now, as it may take minutes, which are not those of the budget."""
+    if (args.out or args.html) and not deps.there("matplotlib"):
+        pictures = [str(path) for files in files_to_write(args)[3:] for path in files]
+        print(f"compare: left out: {', '.join(pictures)}", file=sys.stderr)
+        args.pictures = False
 
 
 def write_files(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> bool:
@@ -272,8 +281,7 @@ def main() -> int:
     if reference not in [a.name for a in allocators]:
         raise SystemExit(f"compare: the reference {reference} is not among the allocators")
 
-    if args.out or args.html:
-        deps.there("matplotlib")  # now, as it may take minutes, which are not those of the budget
+    check_pictures(args)
     seed = args.seed if args.seed is not None else random.SystemRandom().randrange(2**32)
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     if load > 0.2 * cpus:

@@ -2,17 +2,20 @@
 """Python packages for the tools, in build/venv, made on demand.
 
     python3 bench/deps.py            make or update build/venv
+    python3 bench/deps.py MODULE     only if the module is nowhere else; status 1 if that fails
 
-As a module: deps.need("matplotlib") returns if the package can be imported;
-otherwise it restarts the running script with the interpreter of build/venv,
-which is made first if necessary.
+As a module: deps.need("matplotlib") returns if the package can be imported and is
+new enough; otherwise it restarts the running script with the interpreter of
+build/venv, which is made first if necessary.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,11 +25,14 @@ REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
 VENV = REPO / "build" / "venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".requirements"
+LEAST = {"matplotlib": (3, 7)}  # legends outside the axes
 
 
 def ensure() -> Path:
     """Makes build/venv hold what requirements.txt asks for; returns its python."""
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    # Packages made for the Python of before an upgrade are of no use to the one after.
+    python = f"{os.path.realpath(sys.executable)} {sys.version_info[0]}.{sys.version_info[1]}"
+    wanted = f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} {python}"
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted:
         return PYTHON
     print("deps: installing the packages of bench/requirements.txt into build/venv …", file=sys.stderr)
@@ -38,9 +44,20 @@ def ensure() -> Path:
     return PYTHON
 
 
+def usable(module: str) -> bool:
+    """Whether this Python has the module, new enough."""
+    if importlib.util.find_spec(module) is None:
+        return False
+    try:
+        version = importlib.metadata.version(module)
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    return tuple(map(int, re.findall(r"\d+", version)[:2])) >= LEAST.get(module, ())
+
+
 def there(module: str) -> bool:
     """Makes build/venv if the module is nowhere else; false if that fails, and says so."""
-    if importlib.util.find_spec(module) is not None:
+    if usable(module):
         return True
     try:
         ensure()
@@ -52,7 +69,7 @@ def there(module: str) -> bool:
 
 def need(module: str) -> None:
     """Returns if the module can be imported, else restarts the script in build/venv."""
-    if importlib.util.find_spec(module) is not None:
+    if usable(module):
         return
     if Path(sys.prefix).resolve() == VENV.resolve():
         sys.exit(f"{sys.argv[0]}: {module} is not in bench/requirements.txt")
@@ -62,4 +79,6 @@ def need(module: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        sys.exit(0 if there(sys.argv[1]) else 1)
     print(ensure())

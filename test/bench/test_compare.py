@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 
 import agree  # noqa: E402
 import compare  # noqa: E402
+import deps  # noqa: E402
 import measure  # noqa: E402
 import output  # noqa: E402
 import peers  # noqa: E402
@@ -259,6 +260,37 @@ class Agreement(unittest.TestCase):
             status, said = self.check(self.result(times), self.result(times, **rest))
             self.assertEqual(status, 2)
             self.assertIn(why, said)
+
+
+class Packages(unittest.TestCase):
+    def test_an_older_matplotlib_will_not_do(self):
+        for version, usable in (("3.5.1", False), ("3.6.3", False), ("3.7.0", True), ("3.10.0rc1", True), ("4.0", True)):
+            with unittest.mock.patch.object(deps.importlib.util, "find_spec", lambda module: object()), \
+                    unittest.mock.patch.object(deps.importlib.metadata, "version", lambda module: version):
+                self.assertEqual(deps.usable("matplotlib"), usable, version)
+        self.assertTrue(deps.usable("json"))
+        self.assertFalse(deps.usable("no_such_module"))
+
+    def test_the_packages_of_another_python_are_not_kept(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(
+                deps, VENV=Path(folder), PYTHON=Path(sys.executable), STAMP=Path(folder) / "stamp"), \
+                unittest.mock.patch.object(deps.subprocess, "run") as run:
+            for version, made in ((sys.version_info, True), (sys.version_info, False), ((3, 99), True), ((3, 99), False)):
+                run.reset_mock()
+                with unittest.mock.patch.object(deps.sys, "version_info", version):
+                    silent(deps.ensure)
+                self.assertEqual(run.called, made)
+
+    def test_pictures_that_cannot_be_drawn_are_left_out_by_name(self):
+        with unittest.mock.patch.object(sys, "argv", ["compare.py", "--out", "o", "--html", "page.html", "--json", "x.json"]):
+            args = compare.parse_args()
+        with unittest.mock.patch.object(deps, "there", lambda module: True):
+            self.assertEqual(silent(compare.check_pictures, args)[1], "")
+        with unittest.mock.patch.object(deps, "there", lambda module: False):
+            self.assertEqual(silent(compare.check_pictures, args)[1],
+                             "compare: left out: page.html, o/results.html, o/results.svg, o/results-means.svg\n")
+        left = [str(path) for files in compare.files_to_write(args) for path in files]
+        self.assertEqual(left, ["o/results.csv", "o/runs.csv", "x.json", "o/results.json"])
 
 
 class UserErrors(unittest.TestCase):
