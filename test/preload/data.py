@@ -6,7 +6,7 @@ import random
 import re
 import subprocess
 
-from harness import LIMIT, WAIT, Failure, need, read, tail, wait_until
+from harness import LIMIT, WAIT, Failure, end_with_parent, need, read, tail, wait_until
 
 
 def _words(generator, count):
@@ -53,6 +53,8 @@ def git(h):
         raise Failure("git: history, log, blame, grep or diff differ under HAKMEM")
     return f"9 commits, gc, fsck, clone, {len(results[1][1]):,} bytes of log"
 
+
+SOCKET = "s"  # of redis, in its folder, where its clients run as well: a whole path may be too long
 
 SQL = """
 pragma journal_mode = memory; pragma cache_size = -20000; pragma threads = 2;
@@ -104,14 +106,13 @@ class _Redis:
     """A redis-server of the test's own on a Unix socket in folder."""
 
     def __init__(self, h, folder, environment):
-        self.h, self.cli = h, need("redis-cli")
-        self.socket = os.path.join(folder, "s")
+        self.h, self.cli, self.folder = h, need("redis-cli"), folder
         self.log = os.path.join(folder, "log")
         with open(self.log, "ab") as log:
             self.process = self._start(folder, environment, log)
         try:
             wait_until(self._has_opened, "redis-server did not open its socket")
-        except Failure:
+        except BaseException:
             self.kill()
             raise
 
@@ -119,7 +120,7 @@ class _Redis:
         if self.process.poll() is not None:
             raise Failure(f"redis-server ended at start with status {self.process.returncode}\n"
                           f"{tail(read(self.log))}")
-        return os.path.exists(self.socket)
+        return os.path.exists(os.path.join(self.folder, SOCKET))
 
     def _start(self, folder, environment, log):
         server = need("redis-server")
@@ -127,19 +128,19 @@ class _Redis:
         # Before Redis 7 the command is there for everybody, and the option is an error.
         debug = ["--enable-debug-command", "local"] if version and int(version[1]) >= 7 else []
         return subprocess.Popen(
-            [server, "--port", "0", "--unixsocket", self.socket, "--dir", folder,
+            [server, "--port", "0", "--unixsocket", SOCKET, "--dir", folder,
              "--save", "", "--appendonly", "no", *debug, "--io-threads", "2", "--daemonize", "no"],
-            env=environment, cwd=folder, stdout=log, stderr=log)
+            env=environment, cwd=folder, stdout=log, stderr=log, preexec_fn=end_with_parent)
 
     def ask(self, *command, stdin=None):
-        return self.h.plain(self.cli, "-s", self.socket, *command, stdin=stdin).text.strip()
+        return self.h.plain(self.cli, "-s", SOCKET, *command, stdin=stdin, cwd=self.folder).text.strip()
 
     def kill(self):
         self.process.kill()
         self.process.wait()
 
     def stop(self):
-        self.h.plain(self.cli, "-s", self.socket, "SHUTDOWN", "NOSAVE", status=None)
+        self.h.plain(self.cli, "-s", SOCKET, "SHUTDOWN", "NOSAVE", status=None, cwd=self.folder)
         try:
             status = self.process.wait(WAIT)
         except subprocess.TimeoutExpired:
@@ -161,9 +162,9 @@ def _redis_life(h, name, environment):
                 if os.path.realpath(h.library) not in maps.read():
                     raise Failure("redis-server: HAKMEM is not in its /proc/PID/maps")
         server.ask("--pipe", stdin=_redis_commands())
-        bench = (need("redis-benchmark"), "-s", server.socket, "-q", "-n", "20000", "-c", "20",
+        bench = (need("redis-benchmark"), "-s", SOCKET, "-q", "-n", "20000", "-c", "20",
                  "-P", "4", "-d", "300", "--dbnum", "9", "-t", "set,get,lpush,lrange_100,hset,mset")
-        (h.under if name == "under" else h.plain)(*bench, limit=LIMIT / 2)
+        (h.under if name == "under" else h.plain)(*bench, limit=LIMIT / 2, cwd=folder)
         if server.ask("-n", "9", "DBSIZE") == "0":
             raise Failure("redis-benchmark left nothing in its database")
         server.ask("-n", "9", "FLUSHDB")

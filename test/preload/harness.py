@@ -6,6 +6,7 @@ file, with allocations in it. plain() runs it on the system allocator; same()
 does both and compares what came out.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.append(os.path.join(ROOT, "tools"))
+from children import end_with_parent  # noqa: E402
 from userfiles import loadable  # noqa: E402
 
 LIMIT = 1500  # seconds for one command; below the CTest TIMEOUT of the test
@@ -112,13 +114,18 @@ class Harness:
         process = subprocess.Popen(
             cmd, cwd=cwd or self.folder, env=environment | (extra or {}),
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            preexec_fn=end_with_parent)
         try:
             out, err = process.communicate(stdin, limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             raise Failure(f"{' '.join(cmd)}: no end after {limit} s\n{tail(out)}{tail(err)}") from None
+        except BaseException:  # an interrupt at the terminal does not get there
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
         if status is not None and process.returncode != status:
             raise Failure(f"{' '.join(cmd)}: exit status {process.returncode} instead of {status}, "
                           f"{'with' if 'LD_PRELOAD' in environment else 'without'} HAKMEM\n"

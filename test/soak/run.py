@@ -23,6 +23,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -37,7 +38,7 @@ sys.path.insert(0, str(ROOT / "test" / "preload"))
 import compilers  # noqa: E402
 import data  # noqa: E402
 import runtimes  # noqa: E402
-from harness import WAIT, Failure, Harness, Skip, loadable, need, wait_until  # noqa: E402
+from harness import WAIT, Failure, Harness, Skip, end_with_parent, loadable, need, wait_until  # noqa: E402
 
 # The bounds. What was measured when they were set: docs/soak.md.
 GROWTH_MAX = 1.25        # RSS of the last third of the time to that of the first third, per phase
@@ -139,17 +140,17 @@ def in_fresh_folder(build: Path, program) -> str:
 class Redis:
     def __init__(self, build: Path, folder: str) -> None:
         server, self.cli, self.benchmark = need("redis-server", "redis-cli", "redis-benchmark")
-        self.socket = os.path.join(folder, "s")
+        self.folder = folder
         self.samples: list[dict] = []
         self.failure = ""
         environment = os.environ | {"LD_PRELOAD": loadable(build / "libhakmem.so")}
         self.process = subprocess.Popen(
-            [server, "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--save", "",
+            [server, "--port", "0", "--unixsocket", data.SOCKET, "--dir", folder, "--save", "",
              "--appendonly", "no", "--daemonize", "no"], env=environment, cwd=folder,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=end_with_parent)
         try:
             wait_until(self.has_opened, "redis-server did not open its socket")
-        except Failure:
+        except BaseException:
             self.process.kill()
             self.process.wait()
             raise
@@ -157,11 +158,11 @@ class Redis:
     def has_opened(self) -> bool:
         if self.process.poll() is not None:
             raise Failure(f"redis-server ended at start with status {self.process.returncode}")
-        return os.path.exists(self.socket)
+        return os.path.exists(os.path.join(self.folder, data.SOCKET))
 
     def ask(self, *command: str) -> str:
-        return subprocess.run([self.cli, "-s", self.socket, *command], capture_output=True,
-                              text=True, timeout=60).stdout
+        return subprocess.run([self.cli, "-s", data.SOCKET, *command], capture_output=True,
+                              text=True, timeout=60, cwd=self.folder).stdout
 
     def load_until(self, until: float) -> None:
         """Values of changing sizes over the same keys; every eighth round all keys go."""
@@ -169,8 +170,9 @@ class Redis:
         while number < 3 or time.monotonic() < until:
             size = (20, 300, 3000, 80)[number % 4]
             done = subprocess.run(
-                [self.benchmark, "-s", self.socket, "-q", "-n", "20000", "-r", "10000", "-c", "10", "-P", "8",
-                 "-d", str(size), "-t", "set,get,lpush,lpop,hset,sadd"], capture_output=True, text=True)
+                [self.benchmark, "-s", data.SOCKET, "-q", "-n", "20000", "-r", "10000", "-c", "10", "-P", "8",
+                 "-d", str(size), "-t", "set,get,lpush,lpop,hset,sadd"], capture_output=True, text=True,
+                cwd=self.folder)
             if done.returncode != 0 or self.process.poll() is not None:
                 self.failure = f"round {number}: redis-benchmark: {done.stderr[-300:]}"
                 return
@@ -305,7 +307,7 @@ def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
     long_life = subprocess.Popen(
         [str(build / "test" / "soak" / "long_life"), f"{seconds}", f"{phase}"], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=os.environ | {"LD_PRELOAD": loadable(build / "libhakmem.so")})
+        env=os.environ | {"LD_PRELOAD": loadable(build / "libhakmem.so")}, preexec_fn=end_with_parent)
     lines: list[str] = []
     reader = threading.Thread(target=lambda: lines.extend(long_life.stdout))
     reader.start()
@@ -320,6 +322,10 @@ def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
         rounds, missing = run_programs(build, until, quick=seconds < SHORT)
         reader.join()
         status, said = long_life.wait(), long_life.stderr.read()
+    except BaseException:
+        if redis:
+            redis.process.kill()  # its load ends with it, and not with the time
+        raise
     finally:
         if load:
             load.join()
@@ -368,6 +374,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the samples go")
     parser.add_argument("--chart", type=Path, help="where a chart of them goes; needs --json")
     args = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     for path in filter(None, (args.json, args.chart)):
         path.parent.mkdir(parents=True, exist_ok=True)  # now, and not after a day
     checks, skipped, record = soak(args.build.resolve(), args.time)

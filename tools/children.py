@@ -1,0 +1,12 @@
+"""Processes that do not outlive the one that started them."""
+
+import ctypes
+import signal
+
+PR_SET_PDEATHSIG = 1
+C_LIBRARY = ctypes.CDLL(None)
+
+
+def end_with_parent():
+    """For subprocess's preexec_fn: whoever kills the parent ends the child as well (prctl(2))."""
+    C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
