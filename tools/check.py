@@ -8,7 +8,8 @@ from CTest's JUnit files, not from its prose. The last line is always
     N passed, N failed
 
 alone, over all stages. A build that fails counts as one failure; so does a
-stage in which no test ran. Skipped tests are listed by name above that line.
+stage in which no test ran. Skipped tests are listed by name above that line, and
+what tests that passed have skipped.
 Exit status 0 only if nothing failed and something passed.
 """
 
@@ -56,6 +57,7 @@ class Result:
     passed: int = 0
     failed: list = dataclasses.field(default_factory=list)
     skipped: list = dataclasses.field(default_factory=list)
+    parts: list = dataclasses.field(default_factory=list)  # skipped within a test that passed
     seconds: float = 0.0
 
 
@@ -88,7 +90,7 @@ def run_tests(name, stage, result):
     if os.path.exists(junit):
         os.unlink(junit)
     command = ["ctest", "--test-dir", stage.folder, "--output-on-failure", "-j", JOBS,
-               "--output-junit", junit]
+               "--output-junit", junit, "--test-output-size-passed", "65536"]
     if stage.labels:
         command += ["-L", stage.labels]
     succeeded = step(*command)
@@ -113,18 +115,16 @@ def read_junit(path, result):
         message = "" if reason is None else reason.get("message", "")
         if status == "run":
             result.passed += 1
+            result.parts += [f"{name}: {reason}" for reason in skip_reasons(case)]
         elif status == "disabled" or message.startswith("SKIP_"):
-            result.skipped.append(f"{name}{skip_reason(case)}")
+            result.skipped.append(f"{name}{''.join(f' ({reason})' for reason in skip_reasons(case)[:1])}")
         else:  # failed, timed out, or its program is not there
             result.failed.append(name)
 
 
-def skip_reason(case):
-    """What the test itself said: its line 'skipped: ...'."""
-    for line in (case.findtext("system-out") or "").splitlines():
-        if line.startswith("skipped:"):
-            return f" ({line.removeprefix('skipped:').strip()})"
-    return ""
+def skip_reasons(case):
+    """What the test itself said: its lines 'skipped: ...', which may have a library's name before."""
+    return re.findall(r"^(?:[\w-]+: )?skipped: *(.*\S)", case.findtext("system-out") or "", re.MULTILINE)
 
 
 def summary(results):
@@ -134,7 +134,7 @@ def summary(results):
         print(f"{name:<10}{result.passed:>5} passed{len(result.failed):>5} failed"
               f"{len(result.skipped):>5} skipped{result.seconds:>8.0f} s")
     for name, result in results.items():
-        for test in result.skipped:
+        for test in result.skipped + result.parts:
             print(f"skipped: {name}: {test}")
     for name, result in results.items():
         for test in result.failed:

@@ -264,14 +264,15 @@ def _own_kib(c, smaps):
 
 
 def hello_rss(c):
-    """Memory of hello world: at most 224 KiB above the system allocator's, code included."""
+    """Memory of hello world: at most 56 pages above the system allocator's, code included."""
+    most = 56 * os.sysconf("SC_PAGESIZE") // 1024
     runs = {True: [], False: []}
     for _ in range(20):
         for preload, seen in runs.items():
             seen.append(_own_kib(c, c.run(c.program("hello"), "smaps", preload=preload)[0]))
     ours, theirs = statistics.mean(runs[True]), statistics.mean(runs[False])
     print(f"resident: {ours:.0f} KiB, system allocator {theirs:.0f} KiB")
-    check(theirs > 0 and ours <= theirs + 224, "more than 224 KiB above:", round(ours - theirs))
+    check(theirs > 0 and ours <= theirs + most, f"more than {most} KiB above:", round(ours - theirs))
 
 
 # ---------------------------------------------------------------------------
@@ -435,8 +436,11 @@ def setuid_programs_ignore_options(c):
     def run(user):
         if os.path.exists(file):
             os.unlink(file)
-        done = subprocess.run([program], env=env, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=LIMIT, user=user, cwd="/")
+        try:
+            done = subprocess.run([program], env=env, text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=LIMIT, user=user, cwd="/")
+        except OSError as why:  # root without capabilities, a TMPDIR of root's own
+            raise Skip(f"user {user} cannot run {program}: {why.strerror}") from None
         check(done.returncode == 0 and done.stdout == "hello, world\n", done)
         return os.path.exists(file), done.stderr
 

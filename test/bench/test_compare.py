@@ -13,6 +13,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -313,7 +314,7 @@ class UserErrors(unittest.TestCase):
             for flag, path in (("--json", "/nonexistent/x.json"), ("--csv", folder), ("--out", "/proc/x"), ("--out", __file__)):
                 status, said = self.compare("--quick", "--benchmarks", "tiny_hot", flag, path)
                 self.assertEqual(status, 1)
-                self.assertRegex(said, rf"^compare: {path}\S* cannot be written: .*\n$")
+                self.assertRegex(said, rf"^compare: {re.escape(path)}\S* cannot be written: .*\n$")
             self.assertEqual(os.listdir(folder), [])
 
     def test_what_is_no_trace(self):

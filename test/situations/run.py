@@ -6,7 +6,8 @@
 ALLOCATOR is 'system' or a library to preload. Each case is a process of its own
 with a time limit. A case passes with status 0 and nothing on stderr, is skipped
 with 77, and fails otherwise; a line says how. Then one table: cases passed per
-group, the allocators side by side. The exit status is 1 if any case failed.
+group, the allocators side by side. The exit status is 1 if any case failed, 77 if
+none passed.
 """
 
 import argparse
@@ -71,6 +72,8 @@ def select(program: str, groups: list[str], names: list[str]) -> list[str]:
     unknown = ({*names} - {*cases}) | ({*groups} - {case.split(".")[0] for case in cases})
     if unknown or len(cases) != len({*cases}):
         raise SystemExit(f"no such group or case, or two of one name: {unknown}")
+    if not cases:
+        raise SystemExit(f"{program} lists no case")
     if not groups and not names:
         return cases
     return [case for case in cases if case in names or case.split(".")[0] in groups]
@@ -123,7 +126,11 @@ def main() -> int:
         print(f"{name}: {', '.join(counts)} in {time.monotonic() - started:.0f} s")
     if len(results) > 1 or len(cases) > 1:
         table(results, cases)
-    return int(any(o.verdict == "failed" for outcomes in results.values() for o in outcomes))
+    verdicts = {o.verdict for outcomes in results.values() for o in outcomes}
+    if verdicts == {"skipped"}:
+        print(f"skipped: all {len(cases)} cases")
+        return 77
+    return int("failed" in verdicts)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -338,7 +339,7 @@ class Damage(TraceTest):
         self.trace.write_bytes(data)
         for program in ("replay", "trace_summary"):
             done = self.run_command(BUILD / "bench" / program, self.trace, status=1)
-            self.assertRegex(done.stderr, rf"^{program}: {self.trace}: {message}.*\n$")
+            self.assertRegex(done.stderr, rf"^{program}: {re.escape(str(self.trace))}: {message}.*\n$")
 
     def test_not_a_trace(self) -> None:
         self.refused(b"", "not a trace: the file is empty")
@@ -406,7 +407,7 @@ class Damage(TraceTest):
                                   timeout=LIMIT, errors="replace")
             self.assertIn(done.returncode, (0, 1), done.stderr)
             if done.returncode == 1:
-                self.assertRegex(done.stderr, rf"^trace_summary: {self.trace}: .*\n$")
+                self.assertRegex(done.stderr, rf"^trace_summary: {re.escape(str(self.trace))}: .*\n$")
                 refused += 1
         self.assertTrue(50 < refused < 300, refused)  # most damage is seen, a wrong size cannot be
 
