@@ -89,7 +89,7 @@ bench-peers: all
 ## bench-validate: does every benchmark notice the flaws and the differences that it exists to show?
 bench-validate: all
 	@tools/setup.sh peers
-	$(PYTHON) bench/peers.py mimalloc snmalloc jemalloc rpmalloc hardened
+	$(PYTHON) bench/peers.py mimalloc snmalloc jemalloc rpmalloc hardened || test $$? = 1
 	$(PYTHON) bench/validate.py
 	$(PYTHON) bench/standard/validate.py
 

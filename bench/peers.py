@@ -349,9 +349,17 @@ def paths(name: str) -> tuple[Path, Path]:
     return LIB / f"lib{name}.so", LIB / f"{name}.json"
 
 
-def is_built(name: str) -> bool:
+def details(name: str) -> dict[str, str]:
+    """Version, package and checksums of a built peer, to be put beside results; none if it is not built."""
     library, stamp = paths(name)
-    return library.exists() and stamp.exists()
+    try:
+        return json.loads(stamp.read_text()) if library.exists() else {}
+    except (OSError, ValueError):  # not there, or cut short
+        return {}
+
+
+def is_built(name: str) -> bool:
+    return bool(details(name))
 
 
 def build(name: str, jobs: int = 1, force: bool = False) -> Path:
@@ -361,10 +369,9 @@ def build(name: str, jobs: int = 1, force: bool = False) -> Path:
     """
     library, stamp = paths(name)
     wanted = recipe(name)
-    if not force and is_built(name):
-        had = json.loads(stamp.read_text())
-        if all(had.get(k) == v for k, v in wanted.items()):
-            return library
+    had = details(name)
+    if not force and all(had.get(k) == v for k, v in wanted.items()):
+        return library
     LIB.mkdir(parents=True, exist_ok=True)
     stamp.unlink(missing_ok=True)
     log = LOGS / f"{name}.log"
@@ -378,18 +385,14 @@ def build(name: str, jobs: int = 1, force: bool = False) -> Path:
         library.unlink(missing_ok=True)
         fresh.unlink(missing_ok=True)
         raise PeerError(str(error)) from error
-    stamp.write_text(json.dumps({**wanted, "library_sha256": sha256(library)}, indent=1) + "\n")
+    fresh.write_text(json.dumps({**wanted, "library_sha256": sha256(library)}, indent=1) + "\n")
+    os.replace(fresh, stamp)
     return library
 
 
 def available() -> dict[str, Path]:
     """The peers that are built and were found to work."""
     return {name: paths(name)[0] for name in PEERS if is_built(name)}
-
-
-def details(name: str) -> dict[str, str]:
-    """Version, package and checksums of a built peer, to be put beside results."""
-    return json.loads(paths(name)[1].read_text())
 
 
 def build_all(names: list[str], jobs: int = 1, force: bool = False,

@@ -26,7 +26,6 @@ sys.path.append(str(REPO / "tools"))
 from userfiles import loadable  # noqa: E402
 
 BUILD = REPO / "build"
-LIBRARY = BUILD / "libhakmem.so"
 
 Stats = dict[str, int]  # totals and counters of HAKMEM_STATS=json; refills, refill_blocks of all classes
 
@@ -133,7 +132,7 @@ def run(row: Row, setting: str, quick: bool, counted: bool) -> Run:
         file = Path(folder, "stats")
         if counted:
             variables |= {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(file)}
-        process = subprocess.Popen(command, env=os.environ | variables | {"LD_PRELOAD": loadable(LIBRARY)},
+        process = subprocess.Popen(command, env=os.environ | variables | {"LD_PRELOAD": loadable(BUILD / "libhakmem.so")},
                                    stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         with process.stdout as out:
@@ -172,11 +171,14 @@ def print_row(row: Row, rounds: int, quick: bool) -> None:
 
 
 def main() -> int:
+    global BUILD
     parser = argparse.ArgumentParser(description="Each system on and off.")
     parser.add_argument("--rows", help="names, comma-separated (all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--build", type=Path, default=BUILD, help="build folder")
     args = parser.parse_args()
+    BUILD = args.build.resolve()
     if args.rounds < 1:
         parser.error("--rounds must be at least 1")
     names = list(dict.fromkeys(row.name for row in ROWS))

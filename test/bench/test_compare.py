@@ -357,6 +357,14 @@ class Names(unittest.TestCase):
             self.assertEqual(peers.preload(library), f"{library}:{beside}")
             self.assertEqual(peers.preload(Path("/elsewhere/libtbb.so")), "/elsewhere/libtbb.so")
 
+    def test_a_peer_whose_stamp_is_cut_short_is_not_built(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(peers, "LIB", Path(folder)):
+            library, stamp = peers.paths("jemalloc")
+            library.touch()
+            for text, built in (('{"name": "jemalloc"}', ["jemalloc"]), ('{"name": "jema', []), ("", [])):
+                stamp.write_text(text)
+                self.assertEqual(list(peers.available()), built)
+
     def test_a_peer_that_does_not_work_is_left_out(self):
         def probe(library, env):
             if library is not None:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """docs/systems.md and bench/systems.py name what there is: rows, variables, counters, files, tests; and the runner runs."""
 
+import argparse
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from gen_docs import calls  # noqa: E402
 
 import systems  # noqa: E402
 
+BUILD = ROOT / "build"
+SYSTEMS = (sys.executable, "-B", ROOT / "bench" / "systems.py")
 DOC = (ROOT / "docs" / "systems.md").read_text()
 NAMES = [*(f"F{i}" for i in range(1, 7)), *(f"S{i}" for i in range(1, 11)), *(f"M{i}" for i in range(1, 8)),
          *(f"X{i}" for i in range(1, 9))]
@@ -45,7 +48,7 @@ class Document(unittest.TestCase):
     def test_files_tests_and_targets_exist(self):
         for link in re.findall(r"\]\(([^)]+)\)", DOC):
             self.assertTrue((ROOT / "docs" / link).exists(), link)
-        tests = subprocess.run(["ctest", "--test-dir", ROOT / "build", "-N"], capture_output=True, text=True).stdout
+        tests = subprocess.run(["ctest", "--test-dir", BUILD, "-N"], capture_output=True, text=True).stdout
         patterns = re.findall(r"make check R=([\w.]+)", DOC)
         self.assertTrue(patterns)
         for pattern in patterns:
@@ -78,24 +81,28 @@ class Runner(unittest.TestCase):
         self.assertLessEqual(2 * trips["WARM_PREFILL=3"], trips["WARM_PREFILL=0"])
 
     def test_a_row_is_printed(self):
-        done = subprocess.run([sys.executable, "-B", ROOT / "bench" / "systems.py", "--quick", "--rows", "F1,S3"],
+        done = subprocess.run([*SYSTEMS, "--build", BUILD, "--quick", "--rows", "F1,S3"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         for text in ("F1 unified cache", "REFILL_BATCH=128", "S3 secondary prefill", "no trip %"):
             self.assertIn(text, done.stdout)
 
     def test_an_unknown_row_is_refused(self):
-        done = subprocess.run([sys.executable, "-B", ROOT / "bench" / "systems.py", "--rows", "S99"],
+        done = subprocess.run([*SYSTEMS, "--rows", "S99"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("no row S99", done.stderr)
 
     def test_no_rounds_are_refused(self):
-        done = subprocess.run([sys.executable, "-B", ROOT / "bench" / "systems.py", "--rounds", "0"],
+        done = subprocess.run([*SYSTEMS, "--rounds", "0"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("--rounds must be at least 1", done.stderr)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=Path, default=BUILD)
+    args, rest = parser.parse_known_args()
+    BUILD = systems.BUILD = args.build.resolve()
+    unittest.main(argv=[sys.argv[0], *rest])
