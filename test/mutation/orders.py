@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
-from run import COPIED, read, write  # noqa: E402
+from run import read, remove_others, sources, write  # noqa: E402
 
 USE = re.compile(r"\bhak_((load|store|cas|exchange|fetch_\w+?)_(acquire|release|acq_rel|seq_cst))\(")
 LEFT_OUT = ("src/base/atomic.h",  # the definitions
@@ -118,9 +118,7 @@ class Copy:
     def __init__(self, folder: str):
         self.source, self.build = os.path.join(folder, "source"), os.path.join(folder, "build")
         self.places: list[Place] = []
-        paths = [name for name in COPIED if os.path.isfile(os.path.join(ROOT, name))]
-        paths += [os.path.relpath(os.path.join(base, file), ROOT) for name in COPIED
-                  for base, _, files in os.walk(os.path.join(ROOT, name)) for file in files]
+        paths = sources(ROOT)
         texts = {path: read(os.path.join(ROOT, path)) or b"" for path in paths}
         for path in sorted(paths):
             if path.startswith("src/") and path.endswith((".c", ".h")) and path not in LEFT_OUT:
@@ -133,6 +131,7 @@ class Copy:
             if read(os.path.join(self.source, path)) != text:
                 os.makedirs(os.path.dirname(os.path.join(self.source, path)), exist_ok=True)
                 write(os.path.join(self.source, path), text)
+        remove_others(self.source, paths)
 
     def _number(self, path: str, text: str) -> str:
         lines = text.split("\n")

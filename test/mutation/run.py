@@ -31,19 +31,18 @@ class Copy:
     def __init__(self, folder: str, jobs: str):
         self.source, self.build, self.jobs = os.path.join(folder, "source"), os.path.join(folder, "build"), jobs
         os.makedirs(folder, exist_ok=True)
-        for name in COPIED:
-            self._refresh(name)
+        paths = sources(ROOT)
+        for path in paths:
+            self._refresh(path)
+        remove_others(self.source, paths)
         self._do("cmake", "-G", "Ninja", "-S", self.source, "-B", self.build, "-DCMAKE_BUILD_TYPE=Release",
                  "-DHAK_TESTS=ON", "-DHAK_BENCH=OFF")
 
-    def _refresh(self, name: str) -> None:
+    def _refresh(self, path: str) -> None:
         """Files that differ are copied, others keep their times, so that little is built anew."""
-        for path in ([name] if os.path.isfile(os.path.join(ROOT, name)) else
-                     [os.path.relpath(os.path.join(base, file), ROOT)
-                      for base, _, files in os.walk(os.path.join(ROOT, name)) for file in files]):
-            if read(os.path.join(ROOT, path)) != read(os.path.join(self.source, path)):
-                os.makedirs(os.path.dirname(os.path.join(self.source, path)), exist_ok=True)
-                shutil.copy(os.path.join(ROOT, path), os.path.join(self.source, path))
+        if read(os.path.join(ROOT, path)) != read(os.path.join(self.source, path)):
+            os.makedirs(os.path.dirname(os.path.join(self.source, path)), exist_ok=True)
+            shutil.copy(os.path.join(ROOT, path), os.path.join(self.source, path))
 
     def _do(self, *command: str) -> None:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, text=True, errors="replace", capture_output=True)
@@ -70,6 +69,19 @@ class Copy:
 
     def restore(self, mutation: Mutation, before: bytes) -> None:
         write(os.path.join(self.source, mutation.file), before)
+
+
+def sources(root: str) -> list[str]:
+    """The files there that are copied, relative to root."""
+    return [name for name in COPIED if os.path.isfile(os.path.join(root, name))] + [
+        os.path.relpath(os.path.join(base, file), root)
+        for name in COPIED for base, _, files in os.walk(os.path.join(root, name)) for file in files]
+
+
+def remove_others(copy: str, paths: list[str]) -> None:
+    """What the tree no longer has would be built, or found by a pattern, in the copy."""
+    for path in set(sources(copy)) - set(paths):
+        os.remove(os.path.join(copy, path))
 
 
 def read(path: str) -> bytes | None:
