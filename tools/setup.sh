@@ -100,6 +100,17 @@ if [[ $target == test && $PWD =~ [[:blank:]:] ]]; then
   exit 1
 fi
 
+if [[ $target == test ]] && script=$(mktemp "${TMPDIR:-/tmp}/hakmem-XXXXXX" 2>/dev/null); then
+  printf '#!/bin/sh\n' >"$script"
+  chmod 700 "$script"
+  if ! "$script" 2>/dev/null; then
+    rm -f "$script"
+    say "the tests run programs in ${TMPDIR:-/tmp}, where none can be run (noexec?): please set TMPDIR to another folder"
+    exit 1
+  fi
+  rm -f "$script"
+fi
+
 present() {
   case "$1" in
   py:*) python3 -c "import ${1#py:}" 2>/dev/null ;;

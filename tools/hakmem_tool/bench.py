@@ -1,11 +1,10 @@
 """`hakmem bench`: HAKMEM against other allocators; a thin front of bench/compare.py."""
 
 import os
-import subprocess
 import sys
 
 from . import ToolError
-from .launch import ROOT, wait_for_end
+from .launch import ROOT
 
 BENCH = os.path.join(ROOT, "bench")
 MINUTES = 45  # that a run may take, if nothing else is said; it ends earlier if all figures are settled
@@ -66,5 +65,5 @@ def command(args):
 
 
 def compare(words):
-    # An interrupt at the terminal is compare.py's too, which then prints what it has.
-    return wait_for_end(subprocess.Popen([sys.executable, "-B", os.path.join(BENCH, "compare.py"), *words]))
+    # In its place: an interrupt is compare.py's, which then prints what it has, and so is a request to end.
+    os.execv(sys.executable, [sys.executable, "-B", os.path.join(BENCH, "compare.py"), *words])

@@ -434,6 +434,15 @@ class Bench(InFolder):
         for text in (link, f"{link}:A=1", f"old={link}", "system:A=1"):
             self.assertEqual(bench.label(text), allocators.parse_allocator(text, pathlib.Path("/nonexistent")).name)
 
+    def test_a_request_to_end_is_compare_s(self):
+        fifo = os.path.join(self.folder, "fifo")
+        os.mkfifo(fifo)
+        process = subprocess.Popen([sys.executable, HAKMEM, "bench", "--agree", fifo, fifo], stderr=subprocess.PIPE)
+        with open(os.open(fifo, os.O_RDWR), "w"), process:
+            time.sleep(1)  # it reads by now, and there is no end
+            process.terminate()
+            process.communicate(timeout=30)  # whoever is left has standard error open
+
 
 class Check(InFolder):
     def test_junit_is_counted(self):

@@ -28,7 +28,7 @@ class Setup(unittest.TestCase):
         for folder in ("tools", "commands"):
             (self.tree / folder).mkdir()
         shutil.copy(ROOT / "tools" / "setup.sh", self.tree / "tools")
-        for command in ("bash", "dirname", "mkdir", "cp", "rm", "ln", "chmod"):
+        for command in ("bash", "dirname", "mkdir", "cp", "rm", "ln", "chmod", "mktemp"):
             (self.tree / "commands" / command).symlink_to(shutil.which(command))
         for command in (*BUILD, "apt-get"):
             self.command(command, "exit 0")
@@ -94,6 +94,20 @@ class Setup(unittest.TestCase):
         result = self.run_setup("bench")
         self.assertEqual((result.returncode, result.stdout), (0, ""))
         self.assertEqual(result.stderr, "setup: this distribution has no valgrind (what needs them is skipped)\n")
+
+    def test_says_that_nothing_can_be_run_in_tmpdir(self):
+        with open("/proc/mounts", encoding="utf-8") as f:
+            mounts = [where for _, where, kind, flags, *_ in map(str.split, f) if kind == "tmpfs" and "noexec" in flags.split(",")]
+        places = [where for where in mounts if os.path.isdir(where) and os.stat(where).st_mode & 0o002]
+        if not places:
+            self.skipTest("no folder for all is mounted noexec")
+        folder = tempfile.mkdtemp(prefix="hakmem-setup-", dir=places[0])
+        self.addCleanup(shutil.rmtree, folder)
+        os.chmod(folder, 0o777)
+        result = self.run_setup("test", TMPDIR=folder)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertRegex(result.stderr, rf"\Asetup: the tests run programs in {folder}, where none .*\n\Z")
+        self.assertEqual(os.listdir(folder), [])
 
     def test_clang_19_is_required_in_ci_only(self):
         for command in ("valgrind", "objdump"):
