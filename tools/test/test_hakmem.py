@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import platform
 import re
 import signal
 import subprocess
@@ -462,6 +463,20 @@ class Check(InFolder):
             finally:
                 sys.stdout = stdout
         self.assertEqual((result.passed, result.failed), (0, []))
+
+    def test_where_a_sanitizer_wants_fixed_addresses(self):
+        setarch = ["setarch", platform.machine(), "-R"]
+        compiler = self.write("cc", "#!/bin/sh\nfor out; do :; done\necho \"$PROGRAM\" >\"$out\"\nchmod 755 \"$out\"\n")
+        os.chmod(compiler, 0o755)
+        wanted = {"exit 0": [], "exit 1": None}
+        if subprocess.run(f"{' '.join(setarch)} true", shell=True, stderr=subprocess.DEVNULL).returncode == 0:
+            wanted["grep -q 4....$ /proc/self/personality"] = setarch  # ADDR_NO_RANDOMIZE
+        for program, command in wanted.items():
+            with unittest.mock.patch.dict(os.environ, CC=compiler, PROGRAM=f"#!/bin/sh\n{program}"):
+                self.assertEqual(check.runner("thread"), command)
+        with unittest.mock.patch.object(check, "runner", lambda sanitizer: None), \
+                contextlib.redirect_stdout(io.StringIO()):
+            self.assertRegex(check.run_stage("tsan").skipped[0], r"^tsan \(.*-fsanitize=thread .*vm.mmap_rnd_bits=28")
 
     def test_a_stage_that_cannot_run_is_named(self):
         script = ("import check, sys; check.STAGES['clang'] = check.Stage('clang', 'build/clang', tests=False, "
