@@ -81,6 +81,8 @@ def stats():
     out = ["# Statistics", "",
            "What `HAKMEM_STATS=1` (text), `HAKMEM_STATS=json` and `hak_stats_print` report. Generated from `hak_stats_t` in "
            "`include/hakmem/hakmem.h` and from `src/base/stats.def` by `tools/gen_docs.py`.", "",
+           "`./hakmem stats FILE...` adds up and prints what programs wrote with `HAKMEM_STATS=json "
+           "HAKMEM_STATS_FILE=/some/where/%p.json` (of `peak_bytes` the largest; `--classes`: size classes too).", "",
            "As JSON one object: `version` (of the library, as `hak_version` gives it), `pid`, the totals, and", "",
            "- `counters`: an object with all counters; the text leaves out those that are 0;",
            "- `classes`: an array with an object for each size class that is or was in use.", "", "## Totals", ""]

@@ -110,11 +110,12 @@ typedef struct hak_stats {
   uint64_t tiny_allocs;       // of allocs, up to 1280 bytes
   uint64_t l2_allocs;         // of allocs, above that and up to 56 KiB
   uint64_t l25_allocs;        // of allocs, above that and up to 1 MiB
-  uint64_t huge_allocs;       // of allocs, above that
+  uint64_t huge_allocs;       // of allocs, above that, or aligned to more than 64 KiB
   uint64_t frees;             // blocks taken back since start
   uint64_t superslab_bytes;   // SuperSlab memory committed (usable, not all resident)
   uint64_t huge_bytes;        // bytes in huge mappings
-  uint64_t metadata_bytes;    // bytes committed for descriptors and heaps
+  uint64_t metadata_bytes;    // bytes committed for descriptors, heaps, the page table and first
+                              // blocks; with HAKMEM_GUARD its table and a page per live block
   uint64_t mapped_bytes;      // sum of superslab_, huge_, huge_cached_ and metadata_bytes
   uint64_t peak_bytes;        // highest mapped_bytes so far
   uint64_t heaps;             // heaps made so far: of threads, nurseries and commons
