@@ -1,4 +1,4 @@
-// os.h: every system call the allocator makes, and nothing else does.
+// os.h: all system calls of the allocator; they are made nowhere else.
 //
 // Contract of all functions but hak_os_limit: errno is left as it was; no libc function is
 // called that may allocate, lock or recurse; a failure is a false or NULL
@@ -66,12 +66,8 @@ typedef struct {
 } hak_os_limits_t;
 int hak_os_limit(int pid, int resource, const hak_os_limits_t *limits, hak_os_limits_t *old);
 bool hak_os_is_address_limit(int pid, int resource);
-// Value of an environment variable, NULL if unset or if the process is setuid.
-const char *hak_os_env(const char *name);
 // The environment (NULL-terminated), NULL if not there yet or setuid.
 char **hak_os_environ(void);
-// Resident bytes of the process (reads /proc; 0 if it cannot). Not for allocation paths.
-size_t hak_os_resident(void);
 
 // Whole buffer to a file descriptor; gives up on errors.
 void hak_os_write(int fd, const char *text, size_t length);
@@ -121,6 +117,11 @@ enum {
 void hak_os_fault(unsigned kinds, uint64_t skip, bool once);
 uint64_t hak_os_fault_calls(void);    // calls of those kinds since hak_os_fault
 bool hak_os_fault_due(unsigned kind); // counts a call; whether it is to fail
+
+// Value of an environment variable, NULL if unset or if the process is setuid.
+const char *hak_os_env(const char *name);
+// Resident bytes of the process (reads /proc; 0 if it cannot).
+size_t hak_os_resident(void);
 #endif
 
 #endif

@@ -284,6 +284,7 @@ char **hak_os_environ(void) {
   return argc >= 0 && argc < ARGUMENTS_MOST && !argv[argc] ? argv + argc + 1 : NULL;
 }
 
+#if HAK_TESTING
 const char *hak_os_env(const char *name) {
   char **entry = hak_os_environ();
   if (!entry) return NULL;
@@ -294,6 +295,7 @@ const char *hak_os_env(const char *name) {
   }
   return NULL;
 }
+#endif
 
 // By number: the C library's functions are points where a thread can be cancelled, free is none.
 int hak_os_open_write(const char *path) {
@@ -352,6 +354,7 @@ void hak_os_write(int fd, const char *text, size_t length) {
   }
 }
 
+#if HAK_TESTING
 size_t hak_os_resident(void) {
   char text[128];
   if (!hak_os_read_text("/proc/self/statm", text, sizeof text)) return 0;
@@ -362,6 +365,7 @@ size_t hak_os_resident(void) {
   }
   return fields == 2 ? value * hak_os_page_size : 0;
 }
+#endif
 
 void hak_os_random(void *p, size_t size) {
   KEEP_ERRNO;
