@@ -1,6 +1,8 @@
-// api.h: shared by the files that define exported functions. Each function is
-// defined under its hak_ name; the standard names are aliases of it, left out
-// (HAK_NO_OVERRIDE) where tests or a sanitizer need the system's malloc beside.
+// api.h: shared by the files that define exported functions. What hakmem.h declares is
+// defined under its hak_ name, of which most standard names are aliases; those of
+// derived.c, mallinfo and kin, mallocx and kin, and the operators are functions of their
+// own. Standard names are left out (HAK_NO_OVERRIDE) where tests or a sanitizer need the
+// system's malloc beside.
 
 #ifndef HAK_API_API_H
 #define HAK_API_API_H

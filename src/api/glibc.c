@@ -141,7 +141,7 @@ HAK_EXPORT int mallopt(int parameter, int value) {
   switch (parameter) {
   // Always so here: a bad free is reported (3) and aborts unless HAKMEM_ABORT=0.
   case M_CHECK_ACTION: return (value & 3) == (hak_option(ABORT) ? 3 : 1);
-  // Every thread has a heap of its own: a limit above their number holds.
+  // From so many arenas on glibc looks for a limit of their number; heaps have none.
   case M_ARENA_TEST: return 1;
   // Blocks above 1 MiB are mappings of their own, whatever the program wishes;
   // a wish that is met is accepted.

@@ -1,6 +1,6 @@
 // types.h: glossary and the hot structures. Read this first.
 //
-//   block       what malloc returns: a run of bytes of one size class.
+//   block       what malloc returns: memory of one caller.
 //   size class  blocks of one size (16 B .. 56 KiB); see size_classes.def.
 //   slab        64 KiB of a SuperSlab; blocks of one class, owned by one heap.
 //   run         1..16 neighbouring slabs of one SuperSlab used as one; its

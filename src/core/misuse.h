@@ -22,8 +22,8 @@ HAK_COLD void hak_misuse_interior(const char *function, const void *p, const voi
 HAK_COLD void hak_misuse_foreign(const char *function, const void *p);
 // In memory that went back to the system, with what is known of its blocks.
 HAK_COLD void hak_misuse_forgotten(const char *function, const void *p);
-// Secure library: p may be a block, but has no seal / has one, and what follows its
-// block_size bytes was changed / the free block was changed (0: size not known).
+// Secure library: p may be a block, but has no seal. Any library: what follows the block_size
+// bytes of the block was changed / the free block was changed (0: size not known).
 HAK_COLD void hak_misuse_no_seal(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_overflow(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_written(const void *p, size_t block_size);

@@ -1,5 +1,5 @@
-// options.h: the knobs of options.def. Values are set once by hak_options_init,
-// before a second thread exists, and are read-only afterwards.
+// options.h: the knobs of options.def. Values are set once by hak_options_init, in
+// the set-up of the process, which other threads wait for (I1), and are read-only afterwards.
 
 #ifndef HAK_CORE_OPTIONS_H
 #define HAK_CORE_OPTIONS_H

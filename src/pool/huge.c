@@ -11,7 +11,9 @@
 #define UNIT_SHIFT 12 // pagemap entries count 4 KiB
 #define WASTE_PART 8  // a kept mapping may be longer than the block by one in so many
 
-static _Atomic uint64_t count, advised; // statistics only
+// Relaxed: statistics. Whether any was advised also decides whether a kept mapping may have huge
+// pages; it was counted before it was kept (C1).
+static _Atomic uint64_t count, advised;
 
 static hak_fill_t fill = {.huge = true}; // of plain blocks (see map) that a huge page fits into
 static hak_fill_t zeros = {.doubts = true, .when_freed = true}; // of blocks of zeros

@@ -113,8 +113,7 @@ HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
 void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count);
 
 // Tiny: put up to batch fresh blocks, in address order, on the (empty) free list;
-// at most 4 KiB of them, but at least one; if there are none, those of an absent
-// page. Returns how many.
+// at most 4 KiB of them; if there are none, those of an absent page. Returns how many.
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch);
 uint32_t hak_slab_carve_absent(hak_slab_t *slab);
 

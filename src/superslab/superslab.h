@@ -14,8 +14,8 @@
 #include "core/pagemap.h"
 
 // First what free reads, in one cache line; all of it in one OS page, as fork is to copy it at one
-// moment. Written by hak_superslab_init before a second thread exists, but for the limit, which
-// grows, and the last two words (protocol N1).
+// moment. Written by hak_superslab_init in the set-up of the process, which other threads wait for
+// (I1), but for the limit, which grows, and the last two words (protocol N1).
 typedef struct {
   _Alignas(128) uintptr_t base; // start of the range, 0 without one
   hak_word_t limit;             // slabs of used numbers in the range << 12

@@ -33,8 +33,8 @@ HAK_COLD void hak_front_prewarm(hak_heap_t *heap);
 
 // A live block as found from its pointer.
 typedef struct {
-  hak_kind_t kind;  // TINY, L2, L25 or FREE for huge
-  hak_slab_t *slab; // head of its run; NULL for huge
+  hak_kind_t kind;  // TINY, L2, L25, GUARD, FIRST, or FREE for huge
+  hak_slab_t *slab; // head of its run; NULL for the last three
   uint32_t number;  // of the block in its slab or run (tiny, L2)
   size_t place;     // bytes of the block
   size_t usable;    // of them, for the program
