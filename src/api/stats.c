@@ -47,7 +47,7 @@ static void add_slab(hak_report_t *r, hak_slab_t *slab) {
   case HAK_KIND_TINY: {
     // What an ACTIVE slab has counted and its heap has not been told yet.
     uint64_t allocs = hak_load_relaxed(&slab->allocs);
-    if (allocs < HAK_FREES_BIAS) r->classes[c].allocs += allocs;
+    if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) r->classes[c].allocs += allocs;
   } // fall through
   case HAK_KIND_L2:
     r->classes[c].live += hak_slab_live_now(slab);

@@ -70,11 +70,12 @@ typedef enum {
 } hak_place_t;
 
 // While a tiny slab is ACTIVE, allocs counts up from its live blocks and
-// frees_left down from this bias, so free raises no event. When it leaves the
-// front, both are set anew: allocs = BIAS + mark, frees_left = live - mark, so
-// that frees_left gets negative, and free notices, when live falls below mark.
+// frees_left down from this bias, so that free raises an event once in so many
+// frees, and both are set anew (hak_tend_front). When it leaves the front,
+// allocs = BIAS + mark, frees_left = live - mark, so that frees_left gets
+// negative, and free notices, when live falls below mark.
 // In every state live = allocs + frees_left - BIAS, whoever reads it.
-#define HAK_FREES_BIAS ((uint64_t)1 << 62)
+#define HAK_FREES_BIAS ((uint64_t)1 << 12)
 
 // Word `remote` of a slab: what other threads freed and the owner has not yet
 // taken back. Bit 63 is QUEUED: the slab is in some heap's inbox, or the thread
@@ -288,7 +289,8 @@ struct hak_heap {
   uint64_t tended_at;              // ms
   uint32_t tend_slab; // where a sweep goes on: this one of its class, 0: at the class's begin
   uint8_t tend_class;
-  uint8_t trim_skips; // so many runs do not wait for a trim, as there is a pause
+  uint8_t trim_skips;    // so many runs do not wait for a trim, as there is a pause
+  uint32_t trimmed_gone; // L2 runs that were trimmed and got empty, in about a second
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];

@@ -120,8 +120,10 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     // did to the slabs and descriptors is done. Seq_cst for publish (P2).
     if (!hak_cas_seq_cst(free_mask, &word, rest)) continue;
     claim->source = HAK_FROM_POOL;
-    // Relaxed, like all of dirty: it steers.
-    bool fresh = (bits & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) != 0;
+    // Relaxed, like all of dirty: it steers. Of an empty one, the others are needed next: it has the
+    // pages of those that were freed last, and are claimed first, if the load goes back as it came.
+    uint32_t asked = (uint32_t)word == HAK_ALL_FREE ? HAK_ALL_FREE : bits;
+    bool fresh = (asked & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) != 0;
     if ((uint32_t)word == HAK_ALL_FREE) {
       claim->source = HAK_FROM_REUSE;
       // Relaxed and racy: a hint for the helper thread, off by one at worst.

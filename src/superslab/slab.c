@@ -80,7 +80,7 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   uint64_t plausible = 0;
   // The owner writes the words one after the other, and this thread may lose its processor between
-  // two loads: what was read belongs together if neither of the other words has changed meanwhile.
+  // two loads: what was read belongs together if none of the words has changed meanwhile.
   for (unsigned tries = 0; tries < 16; tries++) {
     uint64_t remote = hak_load_acquire(&slab->remote);
     uint64_t allocs = tiny ? hak_load_acquire(&slab->allocs) : 0;
@@ -91,7 +91,8 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
     if (live > capacity) continue;
     plausible = live;
     if (hak_load_relaxed(&slab->remote) == remote &&
-        (!tiny || hak_load_relaxed(&slab->allocs) == allocs))
+        (!tiny || (hak_load_relaxed(&slab->allocs) == allocs &&
+                   hak_load_relaxed(&slab->frees_left) == left)))
       break;
   }
   return (uint32_t)plausible;

@@ -147,10 +147,12 @@ void *hak_slab_chain_end(void *block, uint32_t count);
 uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue);
 
 // Counters for the next place: see HAK_FREES_BIAS. mark is the number of live
-// blocks below which free raises the event; none for ACTIVE.
+// blocks below which free raises the event; for ACTIVE it is the number of frees that does.
 HAK_INLINE void hak_slab_count(hak_slab_t *slab, uint64_t live) {
-  hak_store_relaxed(&slab->allocs, live);
+  // In this order: who ends the process in a signal's handler misses no block (audit.c).
   hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
+  atomic_signal_fence(memory_order_release);
+  hak_store_relaxed(&slab->allocs, live);
 }
 HAK_INLINE void hak_slab_await(hak_slab_t *slab, uint64_t live, uint64_t mark) {
   hak_store_relaxed(&slab->allocs, HAK_FREES_BIAS + mark);

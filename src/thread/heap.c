@@ -20,6 +20,7 @@
 #include "thread/remote.h"
 #include "thread/ring.h"
 #include "thread/sparse.h"
+#include "thread/tend.h"
 #include "thread/warm.h"
 
 // Read-only: the heap of threads that have none. Every front is hak_slab_none.
@@ -67,7 +68,7 @@ void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
-  if (HAK_UNLIKELY(slab->absent)) hak_sparse_needed(heap);
+  if (HAK_UNLIKELY(slab->absent || heap->trimmed_gone)) hak_sparse_needed(heap, slab);
   hak_slab_enter_active(slab);
   // Its allocs word starts with the blocks that are live already.
   if (c < HAK_TINY_CLASSES) hak_owner_add(&heap->classes[c].allocs, -hak_slab_live(slab));
@@ -154,6 +155,7 @@ static void forget(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) {
     hak_ring_forget(slab->ring, slab);
     hak_sparse_leave(heap, slab);
+    heap->trimmed_gone += slab->absent != 0;
   }
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
@@ -199,6 +201,10 @@ static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
 }
 
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
+  if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) { // then it is a tiny one
+    hak_tend_front(heap, slab);
+    return;
+  }
   hak_commons_freed_here(heap);
   below_mark(heap, slab);
 }

@@ -69,7 +69,8 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab);
 hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front);
 // A slab in no list that has nothing to hand out becomes FULL (owner).
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
-// This thread freed a block of the slab, and its live blocks fell below its mark (owner).
+// This thread freed a block of the slab, and its live blocks fell below its mark, or so many were
+// freed since it came to the front (owner).
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
 // If the slab is FULL it becomes PARTIAL, whether or not it is unused (owner).
 void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab);

@@ -82,7 +82,11 @@ void hak_sparse_forget(hak_heap_t *heap) {
   }
 }
 
-void hak_sparse_needed(hak_heap_t *heap) {
+void hak_sparse_needed(hak_heap_t *heap, const hak_slab_t *slab) {
+  if (!slab->absent) { // a fresh run instead of one that had been trimmed and then got empty
+    if (hak_slab_kind(slab) != HAK_KIND_L2 || slab->carved != 0) return;
+    heap->trimmed_gone--;
+  }
   hak_regret_needed(&heap->trim_regret, hak_os_clock_ms(), trim_rule);
 }
 
@@ -177,6 +181,7 @@ void hak_sparse_tend(hak_heap_t *heap) {
   if (heap != hak_tls_heap && !is_due_for_others(now)) return;
   heap->tended_at = now;
   part_t part = {0};
+  if (c == 0 && i == 0) heap->trimmed_gone = 0; // that was long ago
   if (i != 0 && (i = tend_slabs(heap, c, stopped_at(heap, c), &part)) == 0) c++;
   for (; i == 0 && c < HAK_CLASSES && !is_over(&part); c += i == 0) i = tend_class(heap, c, &part);
   heap->tend_slab = i;

@@ -27,7 +27,7 @@ void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run);
 // No run waits any more: the thread ends.
 void hak_sparse_forget(hak_heap_t *heap);
 // A slab with absent pages goes to the front.
-void hak_sparse_needed(hak_heap_t *heap);
+void hak_sparse_needed(hak_heap_t *heap, const hak_slab_t *slab);
 // If it is time, a look at some classes, a few trims at most.
 void hak_sparse_tend(hak_heap_t *heap);
 // Trims all slabs that are not in the front.

@@ -1,5 +1,6 @@
 #include "thread/tend.h"
 
+#include "superslab/slab.h"
 #include "thread/commons.h"
 #include "thread/orphan.h"
 #include "thread/remote.h"
@@ -15,4 +16,11 @@ void hak_tend_now(hak_heap_t *heap) {
   hak_commons_tend(heap);
   hak_orphan_tend();
   hak_heap_tend_shared();
+}
+
+void hak_tend_front(hak_heap_t *heap, hak_slab_t *slab) {
+  uint64_t live = hak_slab_live_tiny(slab), allocs = hak_load_relaxed(&slab->allocs);
+  hak_owner_add(&heap->classes[hak_slab_class(slab)].allocs, allocs - live);
+  hak_slab_count(slab, live);
+  if (heap == hak_tls_heap) hak_tend_now(heap); // not one that it has for a call only
 }

@@ -1,6 +1,7 @@
-// tend.h: what a heap sees to once in a while, in slow paths of malloc: it hands over what it holds
-// of others' blocks, takes in what they freed of its own, and gives back what was idle, here and of
-// a commons and an orphan; and follows a request to give back all it can. Owner only.
+// tend.h: what a heap sees to once in a while, in slow paths of malloc, and in one of so many frees,
+// as a load may take no slow path: it hands over what it holds of others' blocks, takes in what they
+// freed of its own, and gives back what was idle, here and of a commons and an orphan; and follows a
+// request to give back all it can. Owner only.
 // Tests: test/unit/test_front.c, test_sparse.c, test_ring.c.
 
 #ifndef HAK_THREAD_TEND_H
@@ -9,6 +10,8 @@
 #include "thread/heap.h"
 
 void hak_tend_now(hak_heap_t *heap);
+// HAK_FREES_BIAS frees have hit the tiny slab, which is in front of its class: it counts anew.
+HAK_COLD void hak_tend_front(hak_heap_t *heap, hak_slab_t *slab);
 
 HAK_INLINE void hak_tend(hak_heap_t *heap) {
   if (++heap->ticks >= HAK_HEAP_TICKS) hak_tend_now(heap);

@@ -5,7 +5,9 @@
 
 #include "core/options.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
 #include "pool/huge.h"
+#include "superslab/seal.h"
 #include "superslab/shared_pool.h"
 #include "thread/front.h"
 #include "thread/heap.h"
@@ -389,6 +391,31 @@ static void slow_paths_tick(void) {
 }
 ISOLATED(slow_paths_tick)
 
+// A load that takes no slow path any more gives back what one before it has left all the same.
+static void hits_are_noticed(void) {
+  enum { BLOCKS = 200, SWINGS = 20, SIZE = 500000 };
+  if (hak_option(PURGE) < 2 || EMULATED) return;
+  hak_option(NURSERY) = 0;
+  static void *p[BLOCKS];
+  for (unsigned swing = 0; swing < SWINGS; swing++) {
+    for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(SIZE)) != NULL);
+    for (unsigned i = 0; i < BLOCKS; i++) hak_free(p[i]);
+  }
+  void *small = hak_malloc(100); // its slab is in front from now on
+  uint64_t refills = hak_tls_heap->classes[hak_size_class(100 + HAK_TAIL)].refills, waited = 0;
+  for (; hak_mapped.superslab_bytes > 16 * MIB && waited < 60000; waited++) {
+    for (unsigned i = 0; i < 5000; i++) hak_free(hak_malloc(100));
+    hak_os_sleep_ms(1);
+  }
+  CHECK(hak_mapped.superslab_bytes <= 16 * MIB);
+  CHECK(HAK_SECURE || hak_tls_heap->classes[hak_size_class(100 + HAK_TAIL)].refills == refills);
+  hak_stats_t s;
+  CHECK(hak_stats_get(&s, sizeof s) && s.live_blocks == 1);
+  CHECK(s.tiny_allocs == 1 + waited * 5000);
+  hak_free(small);
+}
+ISOLATED(hits_are_noticed)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(borrowed),
@@ -401,6 +428,7 @@ int main(void) {
     ISOLATED_TEST(zeroed_is_true),
     ISOLATED_TEST(contents),
     ISOLATED_TEST(refills_bring_batches),
+    ISOLATED_TEST(hits_are_noticed),
   };
   return RUN(tests);
 }

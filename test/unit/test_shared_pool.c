@@ -491,25 +491,35 @@ static void purge_of_none(void) {
 ISOLATED(purge_of_none)
 
 // Slabs of a full SuperSlab are released in steps, and needed again, many times: purging stops.
-static void release_and_need(unsigned steps, const unsigned to[]) {
+static void release_and_need(unsigned steps, const unsigned to[], bool from_the_end) {
   begin();
   hak_option(TIERS) = 1;
   uint32_t a = full_one();
   uint64_t purged = 0;
   for (unsigned swing = 0; swing < 20; swing++) {
     if (swing == 10) purged = hak_pool_counts.purged;
-    for (unsigned i = 0; i < steps; i++) release(a, i ? to[i - 1] : 0, to[i]);
+    for (unsigned i = 0; i < steps; i++) {
+      unsigned from = i ? to[i - 1] : 0;
+      if (!from_the_end) release(a, from, to[i]);
+      else
+        for (unsigned k = from; k < to[i]; k++) release(a, 31 - k, 32 - k);
+    }
     CHECK_EQUAL(free_mask(a), hak_ones(0, to[steps - 1]));
     for (unsigned i = 0; i < to[steps - 1]; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
   }
   CHECK(purged > 0 && hak_pool_counts.purged == purged);
 }
 // Where sparse SuperSlabs are needed again at once, their pages stay;
-static void no_purge_in_a_load_that_swings(void) { release_and_need(1, (unsigned[]){30}); }
+static void no_purge_in_a_load_that_swings(void) { release_and_need(1, (unsigned[]){30}, false); }
 ISOLATED(no_purge_in_a_load_that_swings)
 // and where they get empty on the way, and are used again for that.
-static void no_purge_in_bursts(void) { release_and_need(3, (unsigned[]){24, 28, 32}); }
+static void no_purge_in_bursts(void) { release_and_need(3, (unsigned[]){24, 28, 32}, false); }
 ISOLATED(no_purge_in_bursts)
+// also if what is freed last, and has its pages, is used first.
+static void no_purge_in_bursts_backwards(void) {
+  release_and_need(3, (unsigned[]){24, 28, 32}, true);
+}
+ISOLATED(no_purge_in_bursts_backwards)
 
 // A huge page that has hardly been used is not kept when another SuperSlab goes back.
 static void unused_huge_pages_go(void) {
@@ -751,6 +761,7 @@ int main(void) {
     ISOLATED_TEST(purge_of_none),
     ISOLATED_TEST(no_purge_in_a_load_that_swings),
     ISOLATED_TEST(no_purge_in_bursts),
+    ISOLATED_TEST(no_purge_in_bursts_backwards),
     ISOLATED_TEST(unused_huge_pages_go),
     ISOLATED_TEST(unused_beside_trimmed_go),
     ISOLATED_TEST(short_of_memory),

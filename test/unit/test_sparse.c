@@ -234,8 +234,34 @@ static void sweeps(void) {
 }
 ISOLATED(sweeps)
 
+// All blocks of a class go, in any order, and are needed again at once: that runs which are trimmed
+// on the way get empty, and fresh ones take their places, is learnt.
+static void trimmed_runs_that_get_empty(void) {
+  enum { BLOCKS = 4000, SIZE = 5000, ROUNDS = 16 };
+  if (hak_option(PURGE) < 2 || SANITIZED || EMULATED) return;
+  hak_option(NURSERY) = 0;
+  hak_option(LRU_CAP) = 256;
+  static void *p[BLOCKS];
+  uint64_t trimmed[ROUNDS + 1] = {0}, random = 1;
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(SIZE)) != NULL);
+    for (unsigned i = 0; i < BLOCKS; i++) { // any order: Fisher-Yates
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      unsigned j = i + (unsigned)((random >> 33) % (BLOCKS - i));
+      void *freed = p[j];
+      p[j] = p[i];
+      hak_free(freed);
+    }
+    trimmed[round + 1] = hak_tls_heap->stats[HAK_STAT_page_trim];
+  }
+  CHECK(trimmed[1] > 0);
+  CHECK_EQUAL(trimmed[ROUNDS], trimmed[ROUNDS / 2]); // a pause, of 4 s at least
+}
+ISOLATED(trimmed_runs_that_get_empty)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(trimmed_runs_that_get_empty),
     ISOLATED_TEST(every_class),
     ISOLATED_TEST(survivors),
       ISOLATED_TEST(survivors_of_another),
