@@ -396,6 +396,7 @@ static void hits_are_noticed(void) {
   enum { BLOCKS = 200, SWINGS = 20, SIZE = 500000 };
   if (hak_option(PURGE) < 2 || EMULATED) return;
   hak_option(NURSERY) = 0;
+  hak_option(LRU_CAP) = 2;
   static void *p[BLOCKS];
   for (unsigned swing = 0; swing < SWINGS; swing++) {
     for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(SIZE)) != NULL);
