@@ -190,9 +190,8 @@ HAK_INLINE void bring_back(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) { bring_back(heap, slab); }
 
-// The slab's live blocks fell below its mark.
+// The live blocks of the slab, which is not in front, fell below its mark.
 static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
-  if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) return;
   bring_back(heap, slab);
   if (!releasable(slab)) return;
   hak_heap_remove_partial(heap, slab);
@@ -590,9 +589,9 @@ void hak_heap_after_fork(void) {
     hak_slab_t *slab = hak_slab_at(i);
     hak_kind_t kind = hak_slab_kind(slab);
     if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) || hak_slab_owner(slab) != mine) continue;
-    if (hak_load_relaxed(&slab->remote) == 0 || hak_slab_is_free(slab)) continue;
+    uint64_t remote = hak_load_relaxed(&slab->remote);
+    if (remote == 0 || hak_slab_is_free(slab)) continue;
+    hak_store_relaxed(&slab->remote, kind == HAK_KIND_TINY ? 0 : remote & ~HAK_REMOTE_QUEUED);
     if (kind == HAK_KIND_L2) mine->forked = true, mine->ticks = HAK_HEAP_TICKS;
-    uint64_t kept = kind == HAK_KIND_L2 ? hak_load_relaxed(&slab->remote) : 0;
-    hak_store_relaxed(&slab->remote, kept & ~HAK_REMOTE_QUEUED);
   }
 }

@@ -26,7 +26,8 @@ HAK_INLINE void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
 void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run);
 // No run waits any more: the thread ends.
 void hak_sparse_forget(hak_heap_t *heap);
-// A slab with absent pages goes to the front.
+// To the front goes a slab with absent pages, or, while heap->trimmed_gone says that runs which had
+// such got empty, any slab: a regret if it is a fresh run in the place of one.
 void hak_sparse_needed(hak_heap_t *heap, const hak_slab_t *slab);
 // If it is time, a look at some classes, a few trims at most.
 void hak_sparse_tend(hak_heap_t *heap);

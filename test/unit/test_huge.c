@@ -401,13 +401,18 @@ static void refused_growth(void) {
 }
 ISOLATED(refused_growth)
 
+// Makes the cache keep a freed block; the bytes in it.
+static size_t keep_some(void) {
+  hak_option(HUGE_CACHE) = 64 * MIB;
+  for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 4096));
+  CHECK(hak_mapped.cached_bytes >= 40 * MIB);
+  return hak_mapped.cached_bytes;
+}
+
 // A block of two kinds of pages cannot be moved: nothing that is kept is given up for it.
 static void growth_of_two_kinds(void) {
   hak_process_init();
-  hak_option(HUGE_CACHE) = 64 * MIB;
-  for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 4096));
-  size_t kept = hak_mapped.cached_bytes;
-  CHECK(kept >= 40 * MIB);
+  size_t kept = keep_some();
   char *p = hak_huge_alloc(4 * MIB, 1, true);
   CHECK(mprotect(p + 2 * MIB, hak_os_page_size, PROT_READ) == 0);
   CHECK(hak_huge_resize(p, 8 * MIB) == NULL && hak_huge_resize(p, 4 * MIB + 1) == NULL);
@@ -421,10 +426,7 @@ ISOLATED(growth_of_two_kinds)
 // Nor is it for what no address space has room for.
 static void larger_than_all_addresses(void) {
   hak_process_init();
-  hak_option(HUGE_CACHE) = 64 * MIB;
-  for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 4096));
-  size_t kept = hak_mapped.cached_bytes;
-  CHECK(kept >= 40 * MIB);
+  size_t kept = keep_some();
   void *p = hak_malloc(100);
   for (unsigned bit = HAK_ADDRESS_USER_BITS; bit < 64; bit++) {
     size_t size = (size_t)1 << bit;
@@ -496,11 +498,9 @@ ISOLATED(aligned_within_a_limit)
 // for reuse is given back for it.
 static void growth_within_a_limit(void) {
   if (SANITIZED) return;
-  hak_option(HUGE_CACHE) = 64 * MIB;
   unsigned char *p = hak_malloc(200 * MIB);
   fill(p, 8 * MIB, 1);
-  for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 4096));
-  CHECK(hak_mapped.cached_bytes >= 40 * MIB);
+  keep_some();
   struct rlimit limit, all;
   CHECK(getrlimit(RLIMIT_DATA, &all) == 0);
   limit = all, limit.rlim_cur = status_kib("VmData:") * KIB + 10 * MIB;
