@@ -38,7 +38,8 @@ static void add_heap(hak_report_t *r, hak_heap_t *heap) {
     r->classes[c].prefilled += hak_load_relaxed(&heap->warm[c].prefilled);
   }
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++)
-    r->classes[HAK_TINY_CLASSES + i].allocs += hak_load_relaxed(&heap->ring[i].allocs);
+    r->classes[HAK_TINY_CLASSES + i].allocs +=
+        HAK_RING_HITS - hak_load_relaxed(&heap->ring[i].hits_left);
 }
 
 static void add_slab(hak_report_t *r, hak_slab_t *slab) {

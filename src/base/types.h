@@ -76,6 +76,8 @@ typedef enum {
 // negative, and free notices, when live falls below mark.
 // In every state live = allocs + frees_left - BIAS, whoever reads it.
 #define HAK_FREES_BIAS ((uint64_t)1 << 12)
+// So many blocks a ring hands out between two such events.
+#define HAK_RING_HITS ((uint64_t)1 << 12)
 
 // Word `remote` of a slab: what other threads freed and the owner has not yet
 // taken back. Bit 63 is QUEUED: the slab is in some heap's inbox, or the thread
@@ -198,14 +200,14 @@ typedef struct {
 
 // L2 ring of a class, see thread/ring.h.
 struct hak_ring {
-  uint32_t *hint;    // its part of heap->hints
-  uint32_t count;    // hints in it, the newest last
-  uint32_t capacity; // hints that it has room for
-  uint32_t size;     // of the class's blocks, in bytes
-  uint16_t wanted;   // capacity that it has, or begins with
-  bool missed;       // was found empty since it last was full
-  uint8_t borrowed;  // blocks of larger classes since the class last took a run instead
-  hak_word_t allocs; // blocks handed out by way of the ring
+  uint32_t *hint;       // its part of heap->hints
+  uint32_t count;       // hints in it, the newest last
+  uint32_t capacity;    // hints that it has room for
+  uint32_t size;        // of the class's blocks, in bytes
+  uint16_t wanted;      // capacity that it has, or begins with
+  bool missed;          // was found empty since it last was full
+  uint8_t borrowed;     // blocks of larger classes since the class last took a run instead
+  hak_word_t hits_left; // of HAK_RING_HITS, see hak_tend_ring (owner word)
 };
 
 typedef struct {

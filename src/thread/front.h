@@ -14,6 +14,7 @@
 #include "thread/heap.h"
 #include "thread/quarantine.h"
 #include "thread/ring.h"
+#include "thread/tend.h"
 
 // Every path that is not a hit. zeroed (may be NULL) is set to whether the block
 // is known to be zero. NULL: out of memory or size above HAK_SIZE_MAX.
@@ -88,28 +89,31 @@ HAK_INLINE void *hak_front_hit_of(hak_heap_t *const *heap, size_t size) {
 }
 HAK_INLINE void *hak_front_hit(size_t size) { return hak_front_hit_of(&hak_tls_heap, size); }
 
-// Takes the block that the newest hint of an L2 ring names; there is one.
-HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) {
+// Takes the block that the newest hint of an L2 ring names; there is one. tend: once in so many
+// (tend.h). Only malloc and new do: what follows, as in calloc, would have to outlive the call.
+HAK_INLINE void *hak_front_pop_hint(hak_ring_t *ring, bool tend) {
   uint32_t count = ring->count - 1, hint = ring->hint[count], number = hak_hint_number(hint);
   ring->count = count;
   hak_slab_t *slab = hak_hint_slab(hint);
   hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
-  hak_owner_inc(&ring->allocs);
   char *block = slab->first + (size_t)number * ring->size;
 #if HAK_SECURE
   hak_seal_check_free(block, ring->size, hak_seal_key(block));
 #endif
-  return block;
+  HAK_IN_REGISTER(block); // computed before the count, whose flags would have to be kept
+  bool due = hak_owner_dec_negative(&ring->hits_left);
+  return tend && HAK_UNLIKELY(due) ? hak_tend_ring(ring, slab, block) : block;
 }
+HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) { return hak_front_pop_hint(ring, false); }
 
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed. NULL for
 // other sizes too.
-HAK_INLINE void *hak_front_hit_l2_of(hak_heap_t *const *heap, size_t size) {
+HAK_INLINE void *hak_front_hit_l2_of(hak_heap_t *const *heap, size_t size, bool tend) {
   if (HAK_UNLIKELY(!hak_size_is_l2(size + HAK_TAIL))) return NULL;
   hak_ring_t *ring = &(*heap)->ring[hak_size_class_l2(size + HAK_TAIL)];
   HAK_IN_REGISTER(ring); // or the compiler computes the address of each field anew
   if (HAK_UNLIKELY(ring->count == 0)) return NULL;
-  void *block = hak_front_pop_l2(ring);
+  void *block = hak_front_pop_hint(ring, tend);
   if (block == NULL) __builtin_unreachable();
 #if HAK_SECURE
   hak_seal_new(block, ring->size, size, hak_seal_key(block));
@@ -117,12 +121,14 @@ HAK_INLINE void *hak_front_hit_l2_of(hak_heap_t *const *heap, size_t size) {
   return block;
 }
 
-HAK_INLINE void *hak_front_hit_l2(size_t size) { return hak_front_hit_l2_of(&hak_tls_heap, size); }
+HAK_INLINE void *hak_front_hit_l2(size_t size) {
+  return hak_front_hit_l2_of(&hak_tls_heap, size, true);
+}
 
 // Either, by size: what callers other than malloc try before hak_front_alloc.
 HAK_INLINE void *hak_front_hit_any_of(hak_heap_t *const *heap, size_t size) {
   return size <= HAK_TINY_MAX - HAK_TAIL ? hak_front_hit_of(heap, size)
-                                         : hak_front_hit_l2_of(heap, size);
+                                         : hak_front_hit_l2_of(heap, size, false);
 }
 HAK_INLINE void *hak_front_hit_any(size_t size) {
   return hak_front_hit_any_of(&hak_tls_heap, size);

@@ -59,6 +59,7 @@ hak_heap_t *hak_heap_new(void) {
         heap->l2[i] = &hak_slab_none;
         heap->ring[i].size = (uint32_t)hak_class_size(HAK_TINY_CLASSES + i);
         heap->ring[i].wanted = HAK_L2_RING_MIN;
+        hak_store_relaxed(&heap->ring[i].hits_left, HAK_RING_HITS);
       }
       heap->letter = heap->letters;
       hak_warm_init(heap);

@@ -18,9 +18,23 @@ void hak_tend_now(hak_heap_t *heap) {
   hak_heap_tend_shared();
 }
 
+static void tend_own(hak_heap_t *heap) {
+  if (heap == hak_tls_heap) hak_tend_now(heap); // not one that it has for a call only
+}
+
+void *hak_tend_ring(hak_ring_t *ring, hak_slab_t *run, void *block) {
+  hak_heap_t *heap = hak_load_relaxed(&run->holder);
+  uint64_t hits = HAK_RING_HITS - hak_load_relaxed(&ring->hits_left);
+  hak_owner_add(&heap->classes[hak_slab_class(run)].allocs, hits);
+  hak_store_relaxed(&ring->hits_left, HAK_RING_HITS);
+  tend_own(heap);
+  hak_heap_reclaim_if_asked(heap);
+  return block;
+}
+
 void hak_tend_front(hak_heap_t *heap, hak_slab_t *slab) {
   uint64_t live = hak_slab_live_tiny(slab), allocs = hak_load_relaxed(&slab->allocs);
   hak_owner_add(&heap->classes[hak_slab_class(slab)].allocs, allocs - live);
   hak_slab_count(slab, live);
-  if (heap == hak_tls_heap) hak_tend_now(heap); // not one that it has for a call only
+  tend_own(heap);
 }

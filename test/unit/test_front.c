@@ -392,9 +392,10 @@ static void slow_paths_tick(void) {
 ISOLATED(slow_paths_tick)
 
 // A load that takes no slow path any more gives back what one before it has left all the same.
-static void hits_are_noticed(void) {
+static void hits_are_noticed_of(size_t pairs) {
   enum { BLOCKS = 200, SWINGS = 20, SIZE = 500000 };
   if (hak_option(PURGE) < 2 || EMULATED) return;
+  if (pairs > HAK_TINY_MAX && hak_option(L2_RING_CAP) == 0) return; // each takes a slow path
   hak_option(NURSERY) = 0;
   hak_option(LRU_CAP) = 2;
   static void *p[BLOCKS];
@@ -402,20 +403,24 @@ static void hits_are_noticed(void) {
     for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(SIZE)) != NULL);
     for (unsigned i = 0; i < BLOCKS; i++) hak_free(p[i]);
   }
-  void *small = hak_malloc(100); // its slab is in front from now on
-  uint64_t refills = hak_tls_heap->classes[hak_size_class(100 + HAK_TAIL)].refills, waited = 0;
+  void *other = hak_malloc(pairs); // its slab or run is in front from now on
+  hak_free(hak_malloc(pairs));
+  uint64_t refills = hak_tls_heap->classes[hak_size_class(pairs + HAK_TAIL)].refills, waited = 0;
   for (; hak_mapped.superslab_bytes > 16 * MIB && waited < 60000; waited++) {
-    for (unsigned i = 0; i < 5000; i++) hak_free(hak_malloc(100));
+    for (unsigned i = 0; i < 5000; i++) hak_free(hak_malloc(pairs));
     hak_os_sleep_ms(1);
   }
   CHECK(hak_mapped.superslab_bytes <= 16 * MIB);
-  CHECK(HAK_SECURE || hak_tls_heap->classes[hak_size_class(100 + HAK_TAIL)].refills == refills);
+  CHECK(HAK_SECURE || hak_tls_heap->classes[hak_size_class(pairs + HAK_TAIL)].refills == refills);
   hak_stats_t s;
   CHECK(hak_stats_get(&s, sizeof s) && s.live_blocks == 1);
-  CHECK(s.tiny_allocs == 1 + waited * 5000);
-  hak_free(small);
+  CHECK(s.tiny_allocs + s.l2_allocs == 2 + waited * 5000);
+  hak_free(other);
 }
+static void hits_are_noticed(void) { hits_are_noticed_of(100); }
 ISOLATED(hits_are_noticed)
+static void hits_of_a_ring_are_noticed(void) { hits_are_noticed_of(3000); }
+ISOLATED(hits_of_a_ring_are_noticed)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -430,6 +435,7 @@ int main(void) {
     ISOLATED_TEST(contents),
     ISOLATED_TEST(refills_bring_batches),
     ISOLATED_TEST(hits_are_noticed),
+    ISOLATED_TEST(hits_of_a_ring_are_noticed),
   };
   return RUN(tests);
 }
