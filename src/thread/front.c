@@ -14,6 +14,7 @@
 #include "thread/process.h"
 #include "thread/remote.h"
 #include "thread/ring.h"
+#include "thread/sparse.h"
 #include "thread/tend.h"
 #include "thread/warm.h"
 
@@ -472,8 +473,10 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   }
 }
 
-HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) { // which is unused, and not in front
-  slab_event(hak_load_relaxed(&slab->holder), slab);
+HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) { // which is unused
+  hak_heap_t *heap = hak_load_relaxed(&slab->holder);
+  if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) hak_sparse_add_front(heap, slab);
+  else slab_event(heap, slab);
 }
 
 // The ring had no room, so a FULL run may have a free block that no hint names.
@@ -481,9 +484,7 @@ HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, ui
   hak_heap_t *heap = hak_load_relaxed(&slab->holder);
   hak_ring_push_full(heap, slab->ring, hint);
   hak_commons_freed_here(heap);
-  if (hak_slab_place(slab) == HAK_PLACE_FULL ||
-      (hak_slab_place(slab) != HAK_PLACE_ACTIVE && mask == hak_slab_all(slab->capacity)))
-    slab_event(heap, slab);
+  if (hak_slab_place(slab) == HAK_PLACE_FULL || hak_sparse_is_due(slab, mask)) put_l2_last(slab);
 }
 
 // Marks a block of one of this thread's runs free; mask is the run's.
@@ -497,9 +498,7 @@ HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
     return;
   }
   hak_ring_push(ring, hint);
-  if (HAK_UNLIKELY(mask == hak_slab_all(slab->capacity)) &&
-      hak_slab_place(slab) != HAK_PLACE_ACTIVE)
-    put_l2_last(slab);
+  if (HAK_UNLIKELY(hak_sparse_is_due(slab, mask))) put_l2_last(slab);
 }
 
 static void free_l2(hak_heap_t *heap, const hak_block_t *block, void *p, const char *function) {

@@ -111,14 +111,13 @@ _Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_KEPT_LENGTH_BITS
 #define KEPT_MIN ((uint64_t)1 << 20) // bytes a thread may keep after the first regrets
 #define REGRETS_PER_DOUBLING 4
 #define IDLE_MS 1000
-// Threads that may each keep as much as the option says; more of them share as much, for those that
-// sleep keep it.
-#define KEEPERS 8
 
+// HAK_CROWD threads may each keep as much as the option says; more of them share that, for those
+// that sleep keep it.
 static uint32_t most_slabs(void) {
   uint32_t most = (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
   uint32_t threads = hak_load_relaxed(&hak_heap_threads);
-  return threads > KEEPERS ? most * KEEPERS / threads : most;
+  return threads > HAK_CROWD ? most * HAK_CROWD / threads : most;
 }
 
 static uint32_t take_out(hak_heap_t *heap, uint32_t i) {

@@ -41,12 +41,29 @@ static void trim_now(hak_heap_t *heap, hak_slab_t *slab) {
 // ---------------------------------------------------------------------------
 // Early trims.
 
-// What waited waits no more: the run if it is PARTIAL still, else NULL.
-static hak_slab_t *waited(HAK_UNUSED hak_heap_t *heap, uint32_t index) {
-  hak_slab_t *run = hak_slab_at(index);
-  HAK_ASSERT(run->waits && hak_slab_kind(run) == HAK_KIND_L2 && hak_slab_owner(run) == heap);
+// The run that waits in a place of the queue; NULL: none does.
+static hak_slab_t *waiting(HAK_UNUSED hak_heap_t *heap, uint32_t place) {
+  hak_slab_t *run = place ? hak_slab_at(place) : NULL;
+  HAK_ASSERT(!run || (run->waits && hak_slab_kind(run) == HAK_KIND_L2));
+  HAK_ASSERT(!run || hak_slab_owner(run) == heap);
+  return run;
+}
+
+static bool is_empty_front(hak_slab_t *run) {
+  return hak_slab_place(run) == HAK_PLACE_ACTIVE && hak_slab_unused(run);
+}
+
+// It has waited, and is trimmed if it may be.
+static void waited(hak_heap_t *heap, hak_slab_t *run) {
   run->waits = false;
-  return hak_slab_place(run) == HAK_PLACE_PARTIAL ? run : NULL;
+  if (hak_slab_place(run) != HAK_PLACE_PARTIAL) return;
+  uint64_t now = hak_os_clock_ms();
+  if (hak_regret_pauses(&heap->trim_regret, now)) {
+    heap->trim_skips = PAUSE_SKIPS;
+    return;
+  }
+  hak_regret_done(&heap->trim_regret, now);
+  trim_now(heap, run);
 }
 
 void hak_sparse_add_now(hak_heap_t *heap, hak_slab_t *run) {
@@ -54,18 +71,39 @@ void hak_sparse_add_now(hak_heap_t *heap, hak_slab_t *run) {
   if (!on() || run->waits || hak_slab_place(run) != HAK_PLACE_PARTIAL || heap != hak_tls_heap)
     return;
   if (2 * hak_slab_live(run) > run->capacity) return;
-  uint32_t *place = &heap->sparse[heap->sparse_next++ % HAK_SPARSE];
-  hak_slab_t *oldest = *place ? waited(heap, *place) : NULL;
+  uint32_t *place = &heap->sparse[heap->sparse_next % HAK_SPARSE];
+  hak_slab_t *oldest = waiting(heap, *place);
+  if (oldest && is_empty_front(oldest)) return; // it may not go back from here: see sparse.h
+  heap->sparse_next++;
   *place = hak_slab_index(run);
   run->waits = true;
-  if (!oldest) return;
-  uint64_t now = hak_os_clock_ms();
-  if (hak_regret_pauses(&heap->trim_regret, now)) {
-    heap->trim_skips = PAUSE_SKIPS;
-    return;
+  if (oldest) waited(heap, oldest);
+}
+
+// So many runs wait before empty ones in front go back: few if many threads have some each.
+static uint32_t fronts_wait(void) {
+  uint32_t threads = hak_load_relaxed(&hak_heap_threads);
+  return threads <= HAK_CROWD ? HAK_SPARSE : 1 + (HAK_SPARSE - 1) * HAK_CROWD / threads;
+}
+
+void hak_sparse_add_front(hak_heap_t *heap, hak_slab_t *run) {
+  if (run->waits || !on() || heap != hak_tls_heap) return;
+  uint32_t next = heap->sparse_next++;
+  for (uint32_t i = fronts_wait(); i <= HAK_SPARSE; i++) {
+    uint32_t *place = &heap->sparse[(next - i) % HAK_SPARSE];
+    hak_slab_t *older = waiting(heap, *place);
+    if (!older) continue;
+    if (is_empty_front(older)) {
+      *place = 0;
+      older->waits = false;
+      hak_heap_retire(heap, older);
+      hak_heap_slab_event(heap, older);
+    } else if (i == HAK_SPARSE) {
+      waited(heap, older);
+    }
   }
-  hak_regret_done(&heap->trim_regret, now);
-  trim_now(heap, oldest);
+  heap->sparse[next % HAK_SPARSE] = hak_slab_index(run);
+  run->waits = true;
 }
 
 void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run) {
@@ -77,7 +115,8 @@ void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run) {
 
 void hak_sparse_forget(hak_heap_t *heap) {
   for (unsigned i = 0; i < HAK_SPARSE; i++) {
-    if (heap->sparse[i]) (void)waited(heap, heap->sparse[i]);
+    hak_slab_t *run = waiting(heap, heap->sparse[i]);
+    if (run) run->waits = false;
     heap->sparse[i] = 0;
   }
 }

@@ -12,7 +12,8 @@
 #ifndef HAK_THREAD_SPARSE_H
 #define HAK_THREAD_SPARSE_H
 
-#include "base/types.h"
+#include "superslab/slab.h"
+#include "thread/heap.h"
 
 // Blocks of an L2 run were forgotten by their ring: the class shrinks. The run is trimmed
 // when HAK_SPARSE others have followed it, as it may soon be empty and go back whole. While
@@ -21,6 +22,17 @@ void hak_sparse_add_now(hak_heap_t *heap, hak_slab_t *run);
 HAK_INLINE void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
   if (heap->trim_skips != 0) heap->trim_skips--;
   else hak_sparse_add_now(heap, run);
+}
+// Where there are more than HAK_CROWD threads, an L2 run in front that gets empty waits as well, and
+// goes back if it is empty when others have followed it. Not from hak_sparse_add, which finds the
+// ring being looked through.
+void hak_sparse_add_front(hak_heap_t *heap, hak_slab_t *run);
+// Whether something is to be done about an L2 run of which the blocks in mask are free. What is in
+// front and was never used in full stays there: it will be needed sooner, and less of it is resident.
+HAK_INLINE bool hak_sparse_is_due(const hak_slab_t *run, uint64_t mask) {
+  return HAK_UNLIKELY(mask == hak_slab_all(run->capacity)) &&
+         (hak_slab_place(run) != HAK_PLACE_ACTIVE ||
+          (run->carved == run->capacity && hak_load_relaxed(&hak_heap_threads) > HAK_CROWD));
 }
 // A run gets FULL or goes back: it waits no more, as it may soon be others' (protocol R3).
 void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run);

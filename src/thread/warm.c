@@ -147,8 +147,10 @@ void hak_warm_fill(hak_heap_t *heap) {
 // ---------------------------------------------------------------------------
 // Keep and drop.
 
+// No runs in a crowd: others need them.
 static unsigned keep_limit(const hak_heap_t *heap, unsigned c) {
   unsigned keep = heap->warm[c].keep, slabs = hak_warm_slabs(heap, c);
+  if (c >= HAK_TINY_CLASSES && hak_load_relaxed(&hak_heap_threads) > HAK_CROWD) return 0;
   unsigned share = c < HAK_TINY_CLASSES ? slabs / SLABS_PER_SPARE
                                         : (slabs + RUNS_PER_SPARE - 1) / RUNS_PER_SPARE;
   if (share < at_least(c)) share = at_least(c);

@@ -4,6 +4,8 @@
 #include "heaps.h"
 #include "unit.h"
 
+#include <pthread.h>
+
 #include "base/bits.h"
 #include "core/options.h"
 #include "hakmem/hakmem.h"
@@ -14,6 +16,7 @@
 #include "thread/orphan.h"
 #include "thread/remote.h"
 #include "thread/sparse.h"
+#include "thread/warm.h"
 
 enum { MOST = 1 << 16 };
 static void *held[MOST];
@@ -259,8 +262,58 @@ static void trimmed_runs_that_get_empty(void) {
 }
 ISOLATED(trimmed_runs_that_get_empty)
 
+// Threads that have freed all they had and sleep keep few empty runs if they are many: those in use
+// take what the others leave.
+enum { CROWD = 24 };
+static pthread_barrier_t all_have_heaps, all_have_freed;
+static _Atomic unsigned empty_runs, all_runs;
+static void *use_and_wait(void *threads) {
+  static const size_t sizes[] = {4096, 8192, 12288, 16384, 24576, 32768, 49152};
+  for (unsigned i = 0; i < 1000; i++) hak_free(hak_malloc(100)); // no nursery after that
+  pthread_barrier_wait(&all_have_heaps);
+  hak_heap_t *heap = hak_tls_heap;
+  unsigned empty = 0, all = 0;
+  for (unsigned s = 0; s < COUNT(sizes); s++) {
+    void *p[64];
+    unsigned n = hak_classes[hak_size_class(sizes[s])].capacity;
+    for (unsigned i = 0; i < n; i++) CHECK((p[i] = hak_malloc(sizes[s])) != NULL);
+    for (unsigned i = 0; i < n; i++) hak_free(p[i]);
+  }
+  hak_heap_check(heap);
+  for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES; c++) {
+    hak_slab_t *front = hak_heap_front(heap, c);
+    if (front != &hak_slab_none && hak_slab_unused(front)) empty++;
+    all += hak_warm_slabs(heap, c);
+    CHECK((uintptr_t)threads <= HAK_CROWD || heap->spare[c] == 0);
+  }
+  empty_runs += empty;
+  all_runs += all;
+  pthread_barrier_wait(&all_have_freed);
+  return NULL;
+}
+static void use_by(unsigned threads) {
+  pthread_t thread[CROWD];
+  empty_runs = all_runs = 0;
+  CHECK(pthread_barrier_init(&all_have_heaps, NULL, threads) == 0);
+  CHECK(pthread_barrier_init(&all_have_freed, NULL, threads) == 0);
+  for (unsigned i = 0; i < threads; i++)
+    CHECK(pthread_create(&thread[i], NULL, use_and_wait, (void *)(uintptr_t)threads) == 0);
+  for (unsigned i = 0; i < threads; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+}
+static void a_crowd_shares(void) {
+  if (hak_option(PURGE) < 2 || HAK_SECURE || hak_option(GUARD)) return;
+  hak_option(NURSERY) = 0;
+  use_by(4);
+  CHECK(empty_runs >= 4 * 6);
+  use_by(CROWD);
+  CHECK(empty_runs > 0 && empty_runs <= CROWD * (2 + HAK_SPARSE * HAK_CROWD / CROWD));
+  CHECK(all_runs <= CROWD * (2 + HAK_SPARSE * HAK_CROWD / CROWD));
+}
+ISOLATED(a_crowd_shares)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(a_crowd_shares),
     ISOLATED_TEST(trimmed_runs_that_get_empty),
     ISOLATED_TEST(every_class),
     ISOLATED_TEST(survivors),
