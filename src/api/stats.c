@@ -28,6 +28,8 @@ static const struct {
 };
 
 static void add_heap(hak_report_t *r, hak_heap_t *heap) {
+  // Acquire: pairs with the store of the state that comes after NEW: its rings are set up.
+  if (hak_load_acquire(&heap->state) == HAK_HEAP_NEW) return;
   for (unsigned i = 0; i < HAK_STATS; i++) r->stats[i] += hak_load_relaxed(&heap->stats[i]);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     r->classes[c].allocs += hak_load_relaxed(&heap->classes[c].allocs);

@@ -75,9 +75,9 @@ typedef enum {
 // allocs = BIAS + mark, frees_left = live - mark, so that frees_left gets
 // negative, and free notices, when live falls below mark.
 // In every state live = allocs + frees_left - BIAS, whoever reads it.
-#define HAK_FREES_BIAS ((uint64_t)1 << 12)
+#define HAK_FREES_BIAS ((uint64_t)1 << 10)
 // So many blocks a ring hands out between two such events.
-#define HAK_RING_HITS ((uint64_t)1 << 12)
+#define HAK_RING_HITS ((uint64_t)1 << 10)
 
 // Word `remote` of a slab: what other threads freed and the owner has not yet
 // taken back. Bit 63 is QUEUED: the slab is in some heap's inbox, or the thread

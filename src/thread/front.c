@@ -331,7 +331,7 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
 }
 
 static void *alloc_unaligned(size_t size, bool exact, bool *zeroed) {
-  void *p = hak_front_hit_any(size);
+  void *p = size <= HAK_TINY_MAX - HAK_TAIL ? hak_front_hit(size) : hak_front_hit_l2(size);
   if (HAK_LIKELY(p != NULL)) return p;
   return exact && size > HAK_TINY_MAX - HAK_TAIL ? alloc_above_tiny(size, true, zeroed)
                                                  : hak_front_alloc(size, zeroed);

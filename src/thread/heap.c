@@ -457,8 +457,8 @@ void hak_heap_arm(void) {
   if (noticed || heap->id == 1) return; // the main thread's end is the program's
   tls_ending = true;                    // take heaps per call, this one too
   heap->transient = true;
+  hak_fetch_sub_relaxed(&hak_heap_threads, 1u); // first: see hak_heap_after_fork
   hak_tls_heap = &hak_heap_none;
-  hak_fetch_sub_relaxed(&hak_heap_threads, 1u);
 }
 
 static hak_heap_t *take_orphan(void) {
@@ -557,41 +557,7 @@ void hak_heap_thread_end(void) {
   if (heap == &hak_heap_none) return;
   hak_lost_left(heap); // first: else a handler in between would find it lost
   tls_ending = true;
+  hak_fetch_sub_relaxed(&hak_heap_threads, 1u); // first: see hak_heap_after_fork
   hak_tls_heap = &hak_heap_none;
-  hak_fetch_sub_relaxed(&hak_heap_threads, 1u);
   detach(heap, false);
-}
-
-void hak_heap_after_fork(void) {
-  hak_heap_t *mine = hak_tls_heap;
-  for (uint32_t id = 1; id <= hak_heap_count(); id++) {
-    hak_heap_t *heap = hak_heap_by_id(id);
-    // Its thread may have been in the middle of anything, and fork copies pages
-    // one after the other: nothing in it is to be trusted but single words.
-    if (heap == mine) continue;
-    hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
-    // This thread's letters are in it, and will be written again.
-    hak_store_relaxed(&heap->mail, (hak_letter_t *)NULL);
-  }
-  hak_nursery_after_fork();
-  hak_commons_after_fork();
-  hak_orphan_after_fork(mine);
-  hak_store_if_other(&hak_heap_threads, mine != &hak_heap_none ? 1u : 0u);
-  if (mine == &hak_heap_none) return;
-  // Chains that others had handed over may be torn likewise; those blocks are
-  // lost to the child. A set of L2 blocks is one word, not torn, and relief may have taken the run:
-  // they are posted anew when this thread drains its inbox next. Not now, for fork may have been
-  // called by a handler that came in the middle of this thread's malloc.
-  hak_store_if_other(&mine->inbox, 0u);
-  hak_letter_after_fork(mine);
-  uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
-  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
-    hak_slab_t *slab = hak_slab_at(i);
-    hak_kind_t kind = hak_slab_kind(slab);
-    if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) || hak_slab_owner(slab) != mine) continue;
-    uint64_t remote = hak_load_relaxed(&slab->remote);
-    if (remote == 0 || hak_slab_is_free(slab)) continue;
-    hak_store_relaxed(&slab->remote, kind == HAK_KIND_TINY ? 0 : remote & ~HAK_REMOTE_QUEUED);
-    if (kind == HAK_KIND_L2) mine->forked = true, mine->ticks = HAK_HEAP_TICKS;
-  }
 }

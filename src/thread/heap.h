@@ -86,7 +86,7 @@ void hak_heap_tidy(hak_heap_t *heap);
 
 // Everything that can be had back: what this heap (owner; NULL: none) and ended threads'
 // heaps keep, mappings of huge blocks and empty SuperSlabs beyond `keep` bytes, pages of free slabs.
-// Heaps of other threads follow when they next refill or empty a slab.
+// Heaps of other threads follow when they next refill or empty a slab, or after so many hits.
 void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep);
 // Follows such a request of another thread (owner).
 void hak_heap_reclaim_if_asked(hak_heap_t *heap);

@@ -1,10 +1,15 @@
-// heaps.c: all heaps there are, by number (protocol N2). A heap is made once and stays.
+// heaps.c: all heaps there are, by number (protocol N2), and what a fork makes of them. A heap is
+// made once and stays.
 
 #include "base/bits.h"
 #include "os/os.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
+#include "thread/commons.h"
 #include "thread/heap.h"
+#include "thread/letter.h"
+#include "thread/nursery.h"
+#include "thread/orphan.h"
 #include "thread/ring.h"
 #include "thread/warm.h"
 
@@ -69,4 +74,60 @@ hak_heap_t *hak_heap_new(void) {
     }
     id = before + 1;
   }
+}
+
+// ---------------------------------------------------------------------------
+// The child of a fork.
+
+// Whether the calling thread may be in the middle of a call that has the heap, which is not its own:
+// a signal's handler may have called fork.
+static bool may_be_held(hak_heap_t *heap, uint32_t state, const hak_heap_t *mine) {
+  return state == HAK_HEAP_CLAIMED ||
+         (state == HAK_HEAP_ATTACHED &&
+          (mine == &hak_heap_none || hak_load_relaxed(&heap->nursery)));
+}
+
+// Of what others freed chains may be torn, as fork copies pages one after the other: those blocks
+// are lost to the child. A set of L2 blocks is one word, not torn, and relief may have taken the run:
+// of the thread's own they are posted anew when it drains its inbox next. Not now, for fork may have
+// been called by a handler that came in the middle of its malloc.
+static void forget_what_others_freed(hak_heap_t *mine, bool of_all) {
+  uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
+  for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
+    hak_slab_t *slab = hak_slab_at(i);
+    hak_kind_t kind = hak_slab_kind(slab);
+    if (kind != HAK_KIND_TINY && kind != HAK_KIND_L2) continue;
+    bool own = hak_slab_owner(slab) == mine;
+    uint64_t remote = hak_load_relaxed(&slab->remote);
+    if (remote == 0 || !(own || of_all)) continue;
+    bool posted = kind == HAK_KIND_L2 && !hak_slab_is_free(slab);
+    hak_store_relaxed(&slab->remote, posted ? remote & ~HAK_REMOTE_QUEUED : 0);
+    if (posted && own) mine->forked = true, mine->ticks = HAK_HEAP_TICKS;
+  }
+}
+
+void hak_heap_after_fork(void) {
+  hak_heap_t *mine = hak_tls_heap;
+  bool held = false;
+  for (uint32_t id = 1; id <= hak_heap_count(); id++) {
+    hak_heap_t *heap = hak_heap_by_id(id);
+    uint32_t state = hak_load_relaxed(&heap->state);
+    // Its thread may have been in the middle of anything, and fork copies pages
+    // one after the other: nothing in it is to be trusted but single words.
+    if (heap == mine || state == HAK_HEAP_NEW) continue;
+    held |= may_be_held(heap, state, mine);
+    hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
+    // This thread's letters are in it, and will be written again.
+    hak_store_relaxed(&heap->mail, (hak_letter_t *)NULL);
+    hak_store_if_other(&heap->inbox, 0u);
+  }
+  hak_nursery_after_fork();
+  hak_commons_after_fork();
+  hak_orphan_after_fork(mine);
+  hak_store_if_other(&hak_heap_threads, mine != &hak_heap_none ? 1u : 0u);
+  if (mine != &hak_heap_none) {
+    hak_store_if_other(&mine->inbox, 0u);
+    hak_letter_after_fork(mine);
+  }
+  if (held || mine != &hak_heap_none) forget_what_others_freed(mine, held);
 }

@@ -89,6 +89,7 @@ hak_heap_t *hak_nursery_enter_for(hak_slab_t *slab) {
 void hak_nursery_leave(hak_heap_t *heap) {
   hak_heap_count_stat(heap, HAK_STAT_nursery, 1);
   if (HAK_UNLIKELY(heap->pending)) hak_remote_flush(heap);
+  if (HAK_UNLIKELY(hak_load_relaxed(&heap->state) == HAK_HEAP_DEAD)) return; // fork in a handler
   // Release: pairs with the acquire in hak_heap_take. Then what was posted before: as
   // hak_heap_service looks.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);

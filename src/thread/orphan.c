@@ -58,6 +58,7 @@ HAK_INLINE bool has_partial(const hak_heap_t *heap, unsigned list) {
 }
 
 void hak_orphan_leave(hak_heap_t *heap) {
+  if (HAK_UNLIKELY(hak_load_relaxed(&heap->state) == HAK_HEAP_DEAD)) return; // fork in a handler
   if (hak_load_relaxed(&heap->nursery) || hak_load_relaxed(&heap->common)) {
     hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN); // release, as below
     return;
