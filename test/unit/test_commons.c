@@ -35,15 +35,17 @@ static void *work(void *argument) {
     pthread_barrier_wait(&w->step);
   }
 }
-static void start(worker_t *w) {
-  pthread_barrier_init(&w->step, NULL, 2);
-  w->thread = unit_start(work, w);
-}
 static void tell(worker_t *w, void (*what)(void *), void *argument) {
   w->what = what;
   w->argument = argument;
   pthread_barrier_wait(&w->step);
   pthread_barrier_wait(&w->step);
+}
+static void nothing(void *argument) { (void)argument; }
+static void start(worker_t *w) { // which has its heap then, and what that begins with
+  pthread_barrier_init(&w->step, NULL, 2);
+  w->thread = unit_start(work, w);
+  tell(w, nothing, NULL);
 }
 static void end(worker_t *w) {
   w->what = NULL;
