@@ -285,7 +285,7 @@ struct hak_heap {
   uint32_t kept_most;              // so many slabs may be; 0: not learnt yet
   uint64_t kept_used_at;           // ms
   uint32_t kept[HAK_L25_RING];     // freed runs, see thread/ring.c
-  uint32_t sparse[HAK_SPARSE];     // L2 runs that became sparse, 0: none (thread/sparse.h)
+  uint32_t sparse[HAK_SPARSE];     // L2 runs that wait, 0: none (thread/sparse.h)
   uint32_t sparse_next;            // the oldest of them, modulo HAK_SPARSE
   hak_regret_t trim_regret;        // thread/sparse.c, like all that follow
   uint64_t tended_at;              // ms

@@ -90,7 +90,7 @@ HAK_INLINE void *hak_front_hit_of(hak_heap_t *const *heap, size_t size) {
 HAK_INLINE void *hak_front_hit(size_t size) { return hak_front_hit_of(&hak_tls_heap, size); }
 
 // Takes the block that the newest hint of an L2 ring names; there is one. tend: once in so many
-// (tend.h). Only malloc and new do: what follows, as in calloc, would have to outlive the call.
+// (tend.h). For who returns the block at once: what else calloc has to do would have to be saved.
 HAK_INLINE void *hak_front_pop_hint(hak_ring_t *ring, bool tend) {
   uint32_t count = ring->count - 1, hint = ring->hint[count], number = hak_hint_number(hint);
   ring->count = count;
