@@ -448,6 +448,14 @@ static bool notice_of_the_end(void) {
   return __cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &key) == 0;
 }
 
+// From now on the thread takes a heap for each call.
+static void leave_own(void) {
+  tls_ending = true;
+  // First: a handler that forks in between finds one thread too many in the child, not one too few.
+  hak_fetch_sub_relaxed(&hak_heap_threads, 1u);
+  hak_tls_heap = &hak_heap_none;
+}
+
 // Makes sure that the destructor runs when this thread ends.
 void hak_heap_arm(void) {
   int before = errno;
@@ -455,10 +463,8 @@ void hak_heap_arm(void) {
   errno = before;
   hak_heap_t *heap = hak_tls_heap;
   if (noticed || heap->id == 1) return; // the main thread's end is the program's
-  tls_ending = true;                    // take heaps per call, this one too
-  heap->transient = true;
-  hak_fetch_sub_relaxed(&hak_heap_threads, 1u); // first: see hak_heap_after_fork
-  hak_tls_heap = &hak_heap_none;
+  leave_own();
+  heap->transient = true; // this one is for a call too
 }
 
 static hak_heap_t *take_orphan(void) {
@@ -556,8 +562,6 @@ void hak_heap_thread_end(void) {
   hak_heap_t *heap = hak_tls_heap;
   if (heap == &hak_heap_none) return;
   hak_lost_left(heap); // first: else a handler in between would find it lost
-  tls_ending = true;
-  hak_fetch_sub_relaxed(&hak_heap_threads, 1u); // first: see hak_heap_after_fork
-  hak_tls_heap = &hak_heap_none;
+  leave_own();
   detach(heap, false);
 }

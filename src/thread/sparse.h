@@ -5,7 +5,8 @@
 // blocks that were free both times. L2 runs of a class that shrinks are trimmed without
 // waiting for that, as their thread may soon sleep; not while such pages turn out to be
 // needed again: that is a regret, and after a few there is a pause, each longer than the
-// one before.
+// one before. In a crowd of threads empty runs in front wait among them, and go back whole
+// (docs/decisions/0020-idle.md).
 //
 // Owner only. Tests: test/unit/test_sparse.c.
 
