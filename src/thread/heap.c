@@ -279,6 +279,16 @@ HAK_INLINE void came_back(hak_heap_t *heap, hak_slab_t *slab, bool tiny, uint64_
   if (event) below_mark(heap, slab);
 }
 
+void hak_heap_put_chain(hak_heap_t *heap, hak_slab_t *slab, void *head, void *tail,
+                        uint32_t count) {
+  hak_link_set(tail, slab->free);
+  slab->free = head;
+  // As in hak_slab_collect.
+  atomic_signal_fence(memory_order_release);
+  hak_owner_add(&slab->frees_left, -(uint64_t)count);
+  if ((int64_t)hak_load_relaxed(&slab->frees_left) < 0) below_mark(heap, slab);
+}
+
 static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   uint64_t before = tiny ? 0 : hak_load_relaxed(&slab->mask);

@@ -51,6 +51,8 @@ HAK_INLINE bool hak_heap_posted(const hak_heap_t *heap) {
 }
 // A block of an L2 run of heap's is back from another thread (owner; letter.h).
 void hak_heap_take_back_l2(hak_heap_t *heap, hak_slab_t *slab, uint64_t block);
+// Frees a chain of count blocks of a tiny slab that is in no front, as its owner (owner).
+void hak_heap_put_chain(hak_heap_t *heap, hak_slab_t *slab, void *head, void *tail, uint32_t count);
 // Makes a partial slab of the class, of which `from` has some, one of `to` (owner of both).
 void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned size_class);
 // Takes partial slabs of the class, or of its group if it finds none, from an orphan; false

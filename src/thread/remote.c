@@ -7,6 +7,7 @@
 #include "thread/commons.h"
 #include "thread/heap.h"
 #include "thread/letter.h"
+#include "thread/orphan.h"
 #include "thread/relief.h"
 
 static void *head_of(const hak_remote_entry_t *entry) {
@@ -112,11 +113,49 @@ static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
   else push_l2(slab, entry->mask, hak_count_bits64(entry->mask), mine, function);
 }
 
-static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
+// The entry's blocks, which are in it no longer.
+static hak_remote_entry_t take_out(hak_heap_t *heap, hak_remote_entry_t *entry) {
   hak_remote_entry_t chain = *entry;
   hak_slab_t *slab = hak_slab_at(chain.slab);
   entry->slab = 0;
   heap->pending -= count_of(slab, &chain) * slab->size;
+  return chain;
+}
+
+// An orphan's, of which this thread is the owner for a moment.
+static void put(hak_heap_t *orphan, hak_slab_t *slab, hak_remote_entry_t *entry) {
+  if (HAK_UNLIKELY(tail_of(entry) == slab->free) && !twice(entry, slab, "free")) return;
+  hak_heap_put_chain(orphan, slab, head_of(entry), tail_of(entry),
+                     (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
+}
+
+// If an ended thread's heap owns the slab, all blocks of that heap in the map are freed as the owner
+// does, as one after the other they would take many times as long. A nursery's slabs may be in front,
+// and a commons' blocks are taken back when somebody needs them.
+static void flush_to_orphan(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_heap_t *owner = hak_load_relaxed(&slab->local);
+  // Relaxed, all of it: hak_heap_take tells.
+  if (!owner || hak_load_relaxed(&owner->state) != HAK_HEAP_ORPHAN ||
+      hak_load_relaxed(&owner->nursery) || hak_load_relaxed(&owner->common) ||
+      !hak_heap_take(owner, HAK_HEAP_CLAIMED))
+    return;
+  for (hak_remote_entry_t *entry = heap->remote_map; entry < heap->remote_map + HAK_REMOTE_MAP_SIZE;
+       entry++) {
+    slab = hak_slab_at(entry->slab);
+    if (entry->slab == 0 || hak_load_relaxed(&slab->local) != owner) continue;
+    hak_remote_entry_t chain = take_out(heap, entry);
+    count_push(heap, count_of(slab, &chain));
+    put(owner, slab, &chain);
+  }
+  hak_heap_count_stat(owner, HAK_STAT_heap_service, 1);
+  hak_orphan_let_go(owner);
+}
+
+static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
+  hak_slab_t *slab = hak_slab_at(entry->slab);
+  flush_to_orphan(heap, slab);
+  if (entry->slab == 0) return;
+  hak_remote_entry_t chain = take_out(heap, entry);
   push(slab, &chain, heap, "free");
 }
 

@@ -348,6 +348,19 @@ static void orphan_l2(void) {
   free(keep);
 }
 
+static void *make_two(void *size) {
+  make(size);
+  return malloc((size_t)(uintptr_t)size) ? NULL : size; // stays
+}
+static void orphan_tiny(void) {
+  void *keep = malloc(64);
+  run(make_two, (void *)(uintptr_t)64);
+  expect(thread_block, "double free of a %zu-byte block", size_of(thread_block));
+  free(thread_block);
+  misuse(thread_block);
+  free(keep);
+}
+
 // ---------------------------------------------------------------------------
 // Pointers that are no block.
 
@@ -569,7 +582,7 @@ static const struct {
     CASE(l2_apart_4097), CASE(l2_apart_8192), CASE(l2_apart_57344),
     CASE(l25_57345), CASE(l25_65536), CASE(l25_300000), CASE(l25_1_mib), CASE(l25_apart), CASE(l25_forgotten),
     CASE(huge_twice), CASE(remote_tiny), CASE(remote_l2), CASE(remote_l25),
-    CASE(owner_then_other_l2), CASE(orphan_l2), CASE(others_tiny), CASE(others_l2),
+    CASE(owner_then_other_l2), CASE(orphan_l2), CASE(orphan_tiny), CASE(others_tiny), CASE(others_l2),
     CASE(list_cut), CASE(exit_inside_tiny), CASE(exit_twice_tiny), CASE(exit_link),
     CASE(first_overflow_by_1), CASE(first_overflow_far), CASE(first_underflow), CASE(first_twice_apart),
     CASE(first_inside), CASE(first_between), CASE(first_exit_overflow), CASE(first_exit_written),

@@ -8,13 +8,14 @@
 //   leaver   attached to heap 0, ends
 //   adopter  attached to heap 1, adopts orphans' PARTIAL slabs, drains, ends
 //   taker    a new thread: attaches an orphan if there is one, drains, ends
-//   freers   free the blocks FREES1 and FREES2 (bits 0..2 of slab 0, 3..5 of slab 1)
+//   freers   free the blocks FREES1 and FREES2 (bits 0..2 of slab 0, 3..5 of slab 1); WITH_PUT: as the
+//            owner, if they can have the orphan
 // Each thread runs its script once, so every path ends, and then nothing may be
 // left behind.
 //
 // Mirrors src/thread/orphan.c: hak_orphan_take, list_orphan, hak_orphan_leave;
 // src/thread/heap.c: hak_heap_post, hak_heap_drain, hak_heap_give_partial, hak_heap_service,
-// hak_heap_adopt, attach, detach; src/thread/remote.c: push_l2. The words of slabs are those of L2 runs (masks); the
+// hak_heap_adopt, attach, detach; src/thread/remote.c: push_l2, flush_to_orphan. The words of slabs are those of L2 runs (masks); the
 // tiny ones are in remote.pml. The lists are sets here; their links and tags are
 // in orphan_list.pml.
 //
@@ -40,6 +41,12 @@
 // broken orphan_attach BROKEN_list_first: hak_orphan_leave lists the heap before its state says ORPHAN
 // broken orphan_attach BROKEN_attach_plain: hak_orphan_take checks the state, then stores ATTACHED
 // broken orphan_attach BROKEN_unlist_late: hak_orphan_take clears listed after its look at the state
+// model orphan_put -DWITH_PUT -DWITH_ADOPTER -DMASK0=1 -DFREES1=6
+// broken orphan_put BROKEN_put_plain: whose slab it is, is not asked again when the heap was claimed
+// broken orphan_put BROKEN_put_no_service: the inbox is not looked at when the heap was left
+// model orphan_put_full -DWITH_PUT -DMASK0=0 -DFREES1=3 -DFREES2=4
+// broken orphan_put_full BROKEN_put_unclaimed: the heap is not claimed
+// model orphan_put_attach -DWITH_PUT -DWITH_TAKER -DMASK0=4 -DFREES1=1 -DFREES2=2
 // model orphan_chain -DWITH_ADOPTER -DMASK0=3 -DMASK1=3 -DFREES1=36
 
 #define HEAPS 3
@@ -234,6 +241,44 @@ free: // remote.c push of one block after the other; frees: those still to free
       o = o & ~(o - 1);                                // lowest block
       frees = frees & ~(s -> o << 3 : o) }
   fi;
+#ifdef WITH_PUT
+  got = owner[s];                                      // flush_to_orphan: load_relaxed(&slab->local)
+  if
+  :: state[got] != ORPHAN -> goto push                 // load_relaxed(&owner->state)
+  :: else
+  fi;
+#ifdef BROKEN_put_unclaimed
+  ok = 1;
+#else
+  d_step { cas_state(got, CLAIMED) };                  // hak_heap_take(owner, CLAIMED)
+#endif
+  if
+  :: ok
+  :: else -> goto push
+  fi;
+  if
+#ifndef BROKEN_put_plain
+  :: owner[s] == got ->
+#else
+  :: true ->
+#endif
+    d_step {                                           // hak_heap_put_chain
+      assert(owns(got) && owner[s] == got && used[s] && !(mask[s] & o));
+      mask[s] = mask[s] | o; o = 0;
+      partial[got] = partial[got] | (1 << s)           // below_mark: bring_back
+    };
+    slab_event(got)
+#ifndef BROKEN_put_plain
+  :: else -> frees = frees | (s -> o << 3 : o)         // pushed when the heap was left, or so once more
+#endif
+  fi;
+  leave_orphan(got);                                   // hak_orphan_let_go
+#ifdef BROKEN_put_no_service
+  goto free;
+#endif
+  atomic { then = FREED; heap[0] = got; goto service };
+push:
+#endif
   atomic { // cas_acq_rel(&slab->remote, &old, now | QUEUED)
     assert(used[s]); sent[s] = sent[s] | o; old = queued[s]; queued[s] = 1; o = 0;
     if

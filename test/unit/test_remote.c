@@ -1,6 +1,7 @@
 // remote.h: freeing into slabs of another thread's heap: the map, its bounds, the
 // remote word's QUEUED bit, and forwarding when the owner changes on the way.
 
+#include "heaps.h"
 #include "other.h"
 
 #include "core/options.h"
@@ -81,6 +82,15 @@ static void one_chain_per_slab(void) {
 ISOLATED(one_chain_per_slab)
 
 // More slabs than entries: an entry that is needed is flushed, nothing is lost.
+static void shuffle(void **blocks, unsigned count) {
+  uint64_t seed = 9;
+  for (unsigned i = count - 1; i > 0; i--) {
+    unsigned j = (unsigned)chance_below(&seed, i + 1);
+    void *t = blocks[i];
+    blocks[i] = blocks[j], blocks[j] = t;
+  }
+}
+
 static void collisions(void) {
   static void *blocks[2 * BLOCKS_MAX];
   hak_heap_t *me = mine();
@@ -91,12 +101,7 @@ static void collisions(void) {
   CHECK(slabs > HAK_REMOTE_MAP_SIZE);
   for (unsigned i = 0; i < BLOCKS_MAX; i++)
     blocks[i] = other.blocks[i], blocks[BLOCKS_MAX + i] = second.blocks[i];
-  uint64_t seed = 9;
-  for (unsigned i = COUNT(blocks) - 1; i > 0; i--) { // shuffled: every free another slab
-    unsigned j = (unsigned)chance_below(&seed, i + 1);
-    void *t = blocks[i];
-    blocks[i] = blocks[j], blocks[j] = t;
-  }
+  shuffle(blocks, COUNT(blocks)); // every free another slab
   for (unsigned i = 0; i < COUNT(blocks); i++) {
     give(blocks[i]);
     unsigned held = 0;
@@ -120,6 +125,71 @@ static void collisions(void) {
   tell(&other, END), tell(&second, END);
 }
 ISOLATED(collisions)
+
+// All that is held back of an ended thread's blocks goes at once when one entry has to: its heap is
+// this thread's for a moment, and nothing is posted.
+static void ended_threads_blocks(void) {
+  hak_heap_t *me = mine();
+  hak_option(REMOTE_PENDING) = 16 << 20;
+  start(&other, 1024, BLOCKS_MAX), start(&second, 1024, 1);
+  tell(&other, END);
+  CHECK_EQUAL(hak_load_relaxed(&other.heap->state), HAK_HEAP_ORPHAN);
+  shuffle(other.blocks, BLOCKS_MAX);
+  unsigned visits, more = 0;
+  for (unsigned i = 0; i < BLOCKS_MAX; i++) {
+    if (i == BLOCKS_MAX / 2) give(second.blocks[0]); // of a thread that is alive: stays
+    visits = (unsigned)stat(other.heap, HAK_STAT_heap_service);
+    uint32_t slab = hak_slab_index(hak_slab_lookup(other.blocks[i]));
+    hak_remote_entry_t *entry = hak_remote_entry(me, slab);
+    hak_slab_t *before = hak_slab_at(entry->slab);
+    bool collides = entry->slab != 0 && entry->slab != slab, goes = collides && hak_slab_owner(before) == other.heap;
+    unsigned used = map_used(me);
+    more += goes && used > 1;
+    give(other.blocks[i]);
+    unsigned held = 0;
+    for (unsigned e = 0; e < HAK_REMOTE_MAP_SIZE; e++)
+      if (me->remote_map[e].slab) held += (unsigned)(me->remote_map[e].chain >> HAK_REMOTE_COUNT_SHIFT) * 1024;
+    CHECK_EQUAL(me->pending, held);
+    if (goes) CHECK(map_used(me) <= 2);
+    CHECK_EQUAL(stat(other.heap, HAK_STAT_heap_service), visits + goes);
+    CHECK_EQUAL(hak_load_relaxed(&other.heap->state), HAK_HEAP_ORPHAN);
+  }
+  CHECK(more > 10);
+  CHECK(stat(me, HAK_STAT_remote_push) <= 1); // the other's, if it was in the way
+  hak_remote_flush(me);
+  CHECK_EQUAL(me->pending, 0);
+  CHECK_EQUAL(stat(me, HAK_STAT_remote_push), 1);
+  CHECK_EQUAL(stat(me, HAK_STAT_free_remote), BLOCKS_MAX + 1);
+  CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), 0);
+  CHECK(stat(other.heap, HAK_STAT_slab_empty) > 0);
+  tell(&second, END);
+  CHECK_EQUAL(heaps_live_blocks(), 0);
+}
+ISOLATED(ended_threads_blocks)
+
+// Nobody frees as the owner who could not have the heap, or may not: then it is posted.
+static void heaps_that_are_not_visited(void) {
+  hak_heap_t *me = mine();
+  hak_option(REMOTE_PENDING) = 0;
+  hak_option(COMMONS) = 0;
+  start(&other, 1024, 64);
+  tell(&other, END);
+  uint64_t pushes = 0;
+  for (unsigned i = 0; i < 5; i++) {
+    if (i == 1) hak_store_seq_cst(&other.heap->state, HAK_HEAP_CLAIMED);
+    hak_store_relaxed(&other.heap->nursery, i == 2);
+    hak_store_relaxed(&other.heap->common, i == 3);
+    give(other.blocks[i]);
+    if (i == 1) hak_store_seq_cst(&other.heap->state, HAK_HEAP_ORPHAN);
+    pushes += i % 4 != 0;
+    CHECK_EQUAL(stat(me, HAK_STAT_remote_push), pushes);
+    CHECK_EQUAL(hak_load_relaxed(&other.heap->state), HAK_HEAP_ORPHAN);
+    hak_heap_service(other.heap);
+    CHECK_EQUAL(hak_load_relaxed(&other.heap->inbox), 0);
+    CHECK_EQUAL(heaps_live_blocks(), 63 - i);
+  }
+}
+ISOLATED(heaps_that_are_not_visited)
 
 static void what_is_held_back_is_bounded(void) {
   hak_heap_t *me = mine();
@@ -230,6 +300,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(one_chain_per_slab),
     ISOLATED_TEST(collisions),
+    ISOLATED_TEST(ended_threads_blocks),
+    ISOLATED_TEST(heaps_that_are_not_visited),
     ISOLATED_TEST(what_is_held_back_is_bounded),
     ISOLATED_TEST(without_a_heap),
     ISOLATED_TEST(owner_takes_back_on_refill),
