@@ -3,6 +3,7 @@
 #include "core/options.h"
 #include "core/pressure.h"
 #include "os/os.h"
+#include "superslab/pool_index.h"
 #include "superslab/shared_pool.h"
 
 hak_registry_t hak_registry;
@@ -360,6 +361,15 @@ uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
   return other;
 }
 
+// The mapping of one that is cold may have gone before its base was copied. If the kernel had not
+// taken it, it is lost.
+static void forget_mapping(uint32_t number) {
+  uintptr_t *base = &hak_registry.superslabs[number].base;
+  if (*base == 0) return;
+  hak_pagemap_take((void *)*base, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
+  *base = 0;
+}
+
 void hak_superslab_after_fork(void) {
   hak_store_if_other(&fitting, false);
   uint32_t count = hak_superslab_count();
@@ -369,6 +379,7 @@ void hak_superslab_after_fork(void) {
     // Its place was not taken back, and the index was copied after that. It is lost.
     if (hak_load_relaxed(&hak_registry.superslabs[number].forgotten) == HAK_FORGOTTEN_PLACE)
       hak_pool_leave_cold(number);
+    if (!in_range(number) && hak_index_has(HAK_INDEX_COLD, number)) forget_mapping(number);
   }
   for (unsigned queue = 0; queue < HAK_QUEUES; queue++) {
     for (unsigned i = 0; i < queue_length[queue]; i++) {

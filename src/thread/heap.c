@@ -247,9 +247,12 @@ void hak_heap_tidy(hak_heap_t *heap) {
 
 void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
   uint32_t index = hak_slab_index(slab), top = hak_load_relaxed(&owner->inbox);
-  do slab->inbox_next = top;
-  // Release: pairs with the acquire in hak_heap_drain; the link is there.
-  while (!hak_cas_seq_cst(&owner->inbox, &top, index));
+  do {
+    // A handler has called fork since: the child posts it anew, if it is to be (post_forked).
+    if (HAK_UNLIKELY(!(hak_load_relaxed(&slab->remote) & HAK_REMOTE_QUEUED))) return;
+    slab->inbox_next = top;
+    // Release: pairs with the acquire in take_posted; the link is there.
+  } while (!hak_cas_seq_cst(&owner->inbox, &top, index));
 }
 
 // What came back from others, count blocks, may empty the slab or make it usable again. A FULL
@@ -320,9 +323,7 @@ HAK_COLD static void post_forked(hak_heap_t *heap) {
   }
 }
 
-void hak_heap_drain(hak_heap_t *heap) {
-  if (HAK_UNLIKELY(heap->forked)) post_forked(heap);
-  if (hak_load_relaxed(&heap->mail) != NULL) hak_letter_open_all(heap);
+static void take_posted(hak_heap_t *heap) {
   if (hak_load_relaxed(&heap->inbox) == 0) return;
   // Acquire: pairs with the release in hak_heap_post: links and, through the
   // remote words, chains are there.
@@ -341,6 +342,14 @@ void hak_heap_drain(hak_heap_t *heap) {
       hak_heap_service(owner);
     }
   }
+}
+
+void hak_heap_drain(hak_heap_t *heap) {
+  if (hak_load_relaxed(&heap->mail) != NULL) hak_letter_open_all(heap);
+  take_posted(heap);
+  if (HAK_LIKELY(!heap->forked)) return;
+  post_forked(heap); // after that: what the interrupted call had posted is not posted once more
+  take_posted(heap);
 }
 
 void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c) {
@@ -458,11 +467,19 @@ static bool notice_of_the_end(void) {
   return __cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &key) == 0;
 }
 
+_Atomic uint32_t hak_heap_threads;
+
+static void one_thread_less(void) {
+  // Never below 0: in the child of a handler that came in between, it was counted anew.
+  uint32_t n = hak_load_relaxed(&hak_heap_threads);
+  while (n != 0 && !hak_cas_relaxed(&hak_heap_threads, &n, n - 1)) {
+  }
+}
+
 // From now on the thread takes a heap for each call.
 static void leave_own(void) {
   tls_ending = true;
-  // First: a handler that forks in between finds one thread too many in the child, not one too few.
-  hak_fetch_sub_relaxed(&hak_heap_threads, 1u);
+  one_thread_less();
   hak_tls_heap = &hak_heap_none;
 }
 
@@ -485,11 +502,9 @@ static hak_heap_t *take_orphan(void) {
   return heap;
 }
 
-_Atomic uint32_t hak_heap_threads;
-
 static hak_heap_t *attach(void) {
   hak_heap_t *heap = hak_lost_find();
-  if (heap) hak_fetch_sub_relaxed(&hak_heap_threads, 1u); // that of the thread that lost it
+  if (heap) one_thread_less(); // that which lost it
   if (!heap && !tls_ending) heap = hak_nursery_grow_up();
   if (!heap) heap = take_orphan();
   if (!heap) {

@@ -71,10 +71,14 @@ void hak_sparse_add_now(hak_heap_t *heap, hak_slab_t *run) {
   if (!on() || run->waits || hak_slab_place(run) != HAK_PLACE_PARTIAL || heap != hak_tls_heap)
     return;
   if (2 * hak_slab_live(run) > run->capacity) return;
-  uint32_t *place = &heap->sparse[heap->sparse_next % HAK_SPARSE];
-  hak_slab_t *oldest = waiting(heap, *place);
-  if (oldest && is_empty_front(oldest)) return; // it may not go back from here: see sparse.h
-  heap->sparse_next++;
+  uint32_t *place;
+  hak_slab_t *oldest;
+  unsigned looks = 0;
+  do { // an empty front may not go back from here (see sparse.h), and waits on
+    if (looks++ == HAK_SPARSE) return;
+    place = &heap->sparse[heap->sparse_next++ % HAK_SPARSE];
+    oldest = waiting(heap, *place);
+  } while (oldest && is_empty_front(oldest));
   *place = hak_slab_index(run);
   run->waits = true;
   if (oldest) waited(heap, oldest);

@@ -37,6 +37,7 @@
 // model fork_set -DSET
 // broken fork_set BROKEN_queued_kept: the child leaves the run QUEUED
 // broken fork_set BROKEN_at_once: the child posts the run anew before the interrupted drain goes on
+// broken fork_set BROKEN_post_unasked: an interrupted post goes on although the run is not QUEUED
 // broken fork_set BROKEN_not_asked: the owner posts a run that the new thread has posted
 
 bit forking, copied;                                   // the copy is being made; is complete
@@ -326,10 +327,12 @@ bit queued = 1, in_inbox = 1, inbox, may_start, pushed; // inbox: in that of the
   d_step { assert(!(collected & remote)); collected = collected | remote; remote = 0; queued = 0 }
 
 proctype owner() {
-  bit mid_drain, forked, announce;
-  // The inbox was emptied by the drain that the handler came into the middle of, or was not.
+  bit mid_drain, mid_post, forked, announce;
+  // The inbox was emptied by the drain that the handler came into the middle of, or was not; or it was
+  // another heap's, of which the run had been, and it is about to be posted on.
   if
   :: in_inbox = 0; mid_drain = 1
+  :: in_inbox = 0; mid_post = 1
   :: in_inbox = 0                                      // store_if_other(&mine->inbox, 0)
   fi;
   // hak_heap_after_fork
@@ -341,6 +344,11 @@ proctype owner() {
 #endif
   if
   :: mid_drain -> collect()                            // the drain goes on
+#ifdef BROKEN_post_unasked
+  :: mid_post -> post()
+#else
+  :: mid_post && queued -> post()                      // hak_heap_post
+#endif
   :: else
   fi;
   may_start = 1;

@@ -331,7 +331,7 @@ ISOLATED(full_runs_of_an_ended_thread_are_found)
 // this process goes on, returns from it: another thread had freed all other blocks of a run.
 #ifdef SINGLE_STEPS
 enum { SET_SIZE = 2000, SET_RUNS = 3, SET_MOST = 40 * SET_RUNS };
-enum { FORK_IN_MALLOC, FORK_IN_FREE, FORK_IN_DRAIN, FORK_KINDS };
+enum { FORK_IN_MALLOC, FORK_IN_FREE, FORK_IN_DRAIN, FORK_IN_SERVICE, FORK_KINDS };
 static unsigned steps, forked_at;
 static char *of_set[SET_MOST];
 static unsigned set_of_run;
@@ -344,11 +344,32 @@ static void fork_in_step(int number, siginfo_t *unused, void *context) {
   hak_heap_after_fork();
 }
 static void *free_rest_of_run(void *argument) {
-  for (unsigned i = 2; i < set_of_run; i++) hak_free(of_set[i]), of_set[i] = NULL;
-  return argument;
+  if (argument) hak_free(hak_malloc(1)); // it only has its heap
+  else
+    for (unsigned i = 2; i < set_of_run; i++) hak_free(of_set[i]), of_set[i] = NULL;
+  return NULL;
+}
+
+// The run was another heap's when they were freed, and is in that one's inbox: it is posted on.
+static hak_heap_t *post_rest_of_run(void) {
+  unit_in_thread(free_rest_of_run, (void *)1);
+  hak_heap_t *orphan = hak_heap_by_id(2);
+  CHECK_EQUAL(orphan->state, HAK_HEAP_ORPHAN);
+  hak_slab_t *run = hak_slab_lookup(of_set[2]);
+  if (hak_slab_kind(run) == HAK_KIND_INTERIOR) run -= run->offset;
+  uint64_t set = HAK_REMOTE_QUEUED;
+  for (unsigned i = 2; i < set_of_run; of_set[i++] = NULL) {
+    uint32_t number;
+    CHECK(hak_slab_block(run, of_set[i], &number));
+    set |= (uint64_t)1 << number;
+  }
+  hak_store_seq_cst(&run->remote, set);
+  hak_heap_post(orphan, run);
+  return orphan;
 }
 
 static void forked_once(unsigned kind) {
+  alarm(60); // chains that never end
   hak_option(COMMONS) = 0;
   hak_option(NURSERY) = 0;
   hak_process_init();
@@ -360,14 +381,16 @@ static void forked_once(unsigned kind) {
     char **freed = &of_set[i < 2 ? i : set_of_run + i];
     hak_free(*freed), *freed = NULL;
   }
-  unit_in_thread(free_rest_of_run, NULL);
+  hak_heap_t *orphan = kind == FORK_IN_SERVICE ? post_rest_of_run() : NULL;
+  if (!orphan) unit_in_thread(free_rest_of_run, NULL);
   char *got[SET_MOST * 2], *last = of_set[all - 1];
   unsigned n = 0;
   of_set[all - 1] = NULL;
   STEPS_BEGIN();
   if (kind == FORK_IN_MALLOC) got[n++] = hak_malloc(SET_SIZE);
   else if (kind == FORK_IN_FREE) hak_free(last);
-  else hak_heap_drain(hak_tls_heap);
+  else if (kind == FORK_IN_DRAIN) hak_heap_drain(hak_tls_heap);
+  else hak_heap_service(orphan);
   STEPS_END();
   if (kind != FORK_IN_FREE) hak_free(last);
   while (n < SET_MOST) CHECK((got[n++] = hak_malloc(SET_SIZE)) != NULL);

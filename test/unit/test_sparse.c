@@ -215,6 +215,29 @@ static void after_a_pause(void) {
 }
 ISOLATED(after_a_pause)
 
+// In a crowd an empty front waits among the runs that are to be trimmed, and is in none's way.
+static void past_an_empty_front(void) {
+  enum { COUNT_ = 4000, SIZE = 20 * KIB, OTHER = 8000 };
+  if (hak_option(PURGE) < 2 || SANITIZED || HAK_SECURE || hak_option(GUARD) || !hak_option(L2_RING_CAP)) return;
+  hak_option(NURSERY) = 0;
+  hak_free(hak_malloc(1));
+  hak_heap_threads = HAK_CROWD + 1;
+  unsigned capacity = hak_classes[hak_size_class(OTHER)].capacity;
+  void *other[HAK_L2_BLOCKS_MAX];
+  for (unsigned i = 0; i < capacity; i++) CHECK((other[i] = hak_malloc(OTHER)) != NULL);
+  hak_slab_t *run = hak_slab_lookup(other[0]);
+  for (unsigned i = 0; i < capacity; i++) hak_free(other[i]);
+  CHECK(run->waits && hak_slab_place(run) == HAK_PLACE_ACTIVE && hak_slab_live(run) == 0);
+  uint64_t seed = 4, pages = trimmed();
+  for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = hak_malloc(SIZE)) != NULL);
+  for (unsigned i = 0; i < COUNT_; i++)
+    if (chance_below(&seed, 10) != 0) hak_free(held[i]), held[i] = NULL;
+  CHECK(trimmed() - pages > COUNT_);
+  CHECK(run->waits);
+  for (unsigned i = 0; i < COUNT_; i++) hak_free(held[i]);
+}
+ISOLATED(past_an_empty_front)
+
 // Whoever goes on working sees to what is idle without being asked, be it one class's.
 static void sweeps(void) {
   enum { SIZE = 1000, ONE_IN = 64 };
@@ -323,6 +346,7 @@ int main(void) {
     ISOLATED_TEST(ever_fewer),
     ISOLATED_TEST(mid_peak),
     ISOLATED_TEST(after_a_pause),
+    ISOLATED_TEST(past_an_empty_front),
     ISOLATED_TEST(sweeps),
   };
   return RUN(tests);

@@ -402,6 +402,22 @@ static void places_that_stay(void) {
 }
 ISOLATED(places_that_stay)
 
+// Outside the range: a fork copied where the memory was, which had gone by then.
+static void bases_older_than_the_memory(void) {
+  hak_process_init();
+  if (hak_registry.base != 0) return;
+  uint32_t number = hak_superslab_acquire(false);
+  uintptr_t base = hak_registry.superslabs[number].base;
+  hak_superslab_decommit(number);
+  CHECK_EQUAL(hak_registry.superslabs[number].base, 0);
+  hak_registry.superslabs[number].base = base;
+  hak_pool_rebuild();
+  CHECK_EQUAL(hak_superslab_acquire(false), number);
+  memset((void *)hak_registry.superslabs[number].base, 1, HAK_SUPERSLAB_SIZE);
+  check_found(number);
+}
+ISOLATED(bases_older_than_the_memory)
+
 // The address space does not go away under those who take new SuperSlabs meanwhile: what they
 // have is written to.
 static void fits_beside_threads(void) {
@@ -429,6 +445,7 @@ int main(void) {
     ISOLATED_TEST(numbers_are_given_once),
     ISOLATED_TEST(fits_a_limit),
     ISOLATED_TEST(places_that_stay),
+    ISOLATED_TEST(bases_older_than_the_memory),
     ISOLATED_TEST(fits_beside_threads),
     ISOLATED_TEST(fits_beside_threads),
     ISOLATED_TEST(fits_beside_threads),
