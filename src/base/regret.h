@@ -29,11 +29,6 @@ HAK_INLINE bool hak_regret_pauses(const hak_regret_t *regret, uint64_t now) {
   return now < hak_load_relaxed(&regret->until);
 }
 
-// Whether any went back so far: if not, nobody need ask for the time.
-HAK_INLINE bool hak_regret_possible(const hak_regret_t *regret) {
-  return hak_load_relaxed(&regret->done_at) != 0;
-}
-
 // Memory goes back now.
 HAK_INLINE void hak_regret_done(hak_regret_t *regret, uint64_t now) {
   hak_store_relaxed(&regret->done_at, now);

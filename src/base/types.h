@@ -164,7 +164,8 @@ struct hak_superslab {
   _Atomic uint32_t huge;      // HAK_HUGE_*: what is not dirty may be resident all the same
   _Atomic uint32_t forgotten; // HAK_FORGOTTEN*: what of it was given back once
   _Atomic uint32_t waits[HAK_QUEUES]; // 1: is in that queue
-  uint32_t reserved[5];
+  _Atomic uint32_t purged; // bit i = slab i was not claimed since its pages were given back
+  uint32_t reserved[4];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 

@@ -44,6 +44,11 @@ HAK_INLINE void hak_fill_freed(hak_fill_t *fill, void *p) {
     hak_fill_learn(fill, p);
 }
 
+// Blocks turn out to be less in use than the sample was: nothing is trusted before another look.
+HAK_INLINE void hak_fill_mistrust(hak_fill_t *fill) {
+  if (hak_load_relaxed(&fill->trusted) > 0) hak_store_relaxed(&fill->trusted, (int64_t)0);
+}
+
 // p is not where or as long as it was.
 HAK_INLINE void hak_fill_forget(hak_fill_t *fill, const void *p) {
   if (p == hak_load_relaxed(&fill->sample)) hak_store_relaxed(&fill->sample, (void *)NULL);

@@ -10,6 +10,7 @@
 
 #define UNIT_SHIFT 12 // pagemap entries count 4 KiB
 #define WASTE_PART 8  // a kept mapping may be longer than the block by one in so many
+#define LONGER_MOST 4 // or so many times as long while there are few
 
 // Relaxed: statistics. Whether any was advised also decides whether a kept mapping may have huge
 // pages; it was counted before it was kept (C1).
@@ -41,9 +42,17 @@ static void *move(void *p, size_t old_total, size_t new_total) {
   return NULL;
 }
 
-// Makes a kept mapping one of *total bytes, or of somewhat more.
-static void *fit(void *p, size_t have, size_t *total) {
+// Whether a block may have a mapping that is up to so many times as long, since all of them together,
+// `all` bytes, are not much: no more than would be kept if they were freed.
+static bool may_be_longer(size_t have, size_t total, size_t times, uint64_t all) {
+  return have <= total * times && all <= hak_huge_cache_room();
+}
+
+// Makes a kept mapping one of *total bytes, or of somewhat more; plain: or of much.
+static void *fit(void *p, size_t have, size_t *total, bool plain) {
   bool enough = have >= *total, close = enough && have - *total <= *total / WASTE_PART, movable;
+  uint64_t all = have + hak_load_relaxed(&hak_mapped.huge_bytes);
+  if (enough && !close && plain) close = may_be_longer(have, *total, LONGER_MOST, all);
   if (!close && hak_os_resize(p, have, *total, &movable)) return p;
   if (enough) {
     *total = have;
@@ -80,7 +89,7 @@ static void *map(size_t total, size_t alignment, bool plain, bool *has_advice) {
 HAK_INLINE void *reuse(size_t *total, bool plain) {
   size_t have;
   void *p = hak_huge_cache_take(*total, &have);
-  if (p) p = fit(p, have, total);
+  if (p) p = fit(p, have, total, plain);
   // It may have been advised when it was another block.
   if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *total, false);
   return p;
@@ -160,7 +169,10 @@ void *hak_huge_resize(void *p, size_t size) {
   size_t old_total = size_in(entry, p);
   size_t exact = hak_align_up(size, hak_os_page_size), total = exact;
   if (!old_total) return NULL;
-  if (exact <= old_total && old_total - exact <= spare(old_total)) return p;
+  if (exact <= old_total &&
+      (old_total - exact <= spare(old_total) ||
+       may_be_longer(old_total, exact, 2, hak_load_relaxed(&hak_mapped.huge_bytes))))
+    return p;
   if (total > old_total && total < old_total + spare(old_total))
     total = old_total + spare(old_total);
   // What grows tells for itself. To keep its huge pages it need not be full to the end: it may grow

@@ -150,6 +150,11 @@ static bool place(uint64_t word, uint64_t now) {
   return false;
 }
 
+uint64_t hak_huge_cache_room(void) {
+  uint64_t bound = bound_now(), most = hak_option(HUGE_CACHE) ? UNUSED_MOST : 0;
+  return HAK_SECURE || hak_mapped_near_limit() ? 0 : bound > most ? bound : most;
+}
+
 // So many bytes may be held when a mapping of size bytes is; 0: it may not.
 static uint64_t bound_with(size_t size) {
   uint64_t bound = bound_now(), most = UNUSED_MOST + hak_load_relaxed(&swung);

@@ -23,6 +23,9 @@ void *hak_huge_cache_take(size_t size, size_t *have);
 // space does at a later tending or trim.
 void hak_huge_cache_unmap(void *p, size_t size);
 
+// So many bytes may be held at least, when as many are freed (relaxed).
+uint64_t hak_huge_cache_room(void);
+
 // Gives kept mappings back to the system until at most keep bytes are left; those given.
 size_t hak_huge_cache_trim(size_t keep);
 // Gives back what nobody took for a second. To be called about once a second.

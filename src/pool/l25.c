@@ -102,11 +102,19 @@ void hak_l25_release(hak_slab_t *head) { hak_pool_release(head, hak_l25_take_apa
 bool hak_l25_resize(hak_slab_t *head, size_t size) {
   unsigned have = head->run;
   size_t gap = hak_slab_gap(head);
-  if (size > ((size_t)have << HAK_SLAB_SHIFT) - gap) return false; // before n could wrap
+  if (size > HAK_L25_MAX - gap) return false; // before n could wrap
   unsigned n = hak_l25_slabs(gap + size);
+  if (n > have && !hak_pool_extend(head, have, n - have)) return false;
   hak_store_relaxed(&head->bytes, (uint64_t)hak_l25_rounded(head, size));
   if (n == have) return true;
+  for (unsigned i = have; i < n; i++) {
+    head[i].offset = (uint8_t)i;
+    hak_store_relaxed(&head[i].kind, HAK_KIND_INTERIOR);
+  }
   head->run = (uint8_t)n;
+  hak_fill_forget(&fill, hak_slab_start(head));
+  if (n > have) return true;
+  hak_fill_mistrust(&fill); // it had been larger than it was to be
   for (unsigned i = n; i < have; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);
   hak_pool_release(head + n, have - n);
   return true;

@@ -108,6 +108,33 @@ static void took(uint32_t number, uint32_t bits, unsigned n, hak_claim_t *claim)
   claim->more = n > 1 ? 0 : (bits & (bits - 1)) >> hak_low_bit(bits);
 }
 
+// bits were claimed of word: what that tells.
+static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
+  hak_source_t source = HAK_FROM_POOL;
+  // Relaxed, all of it: it steers. Of an empty one, the others are needed next: it has the pages of
+  // those that were freed last, and are claimed first, if the load goes back as it came.
+  _Atomic uint32_t *purged = &hak_registry.superslabs[number].purged;
+  uint32_t missed =
+      hak_load_relaxed(purged) & ((uint32_t)word == HAK_ALL_FREE ? HAK_ALL_FREE : bits);
+  if (missed & bits) atomic_fetch_and_explicit(purged, ~bits, memory_order_relaxed);
+  if ((uint32_t)word == HAK_ALL_FREE) {
+    source = HAK_FROM_REUSE;
+    // Relaxed and racy: a hint for the helper thread, off by one at worst.
+    uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
+    if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low)) hak_store_relaxed(&empty_low, left);
+    if (missed) // purged as it drained, before it got empty
+      hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
+  } else if (word & HAK_SUPERSLAB_DRAINING) {
+    source = HAK_FROM_DRAINING;
+    // What drains should not have been needed.
+    hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
+    hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
+  } else if (missed) {
+    hak_regret_needed(&hot_regret, hak_os_clock_ms(), hot_rule);
+  }
+  return source;
+}
+
 // Tries to claim slabs of one SuperSlab, all with one compare-and-swap.
 static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *claim) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
@@ -119,32 +146,27 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     // Acquire: pairs with the release in hak_pool_release: what the last owner
     // did to the slabs and descriptors is done. Seq_cst for publish (P2).
     if (!hak_cas_seq_cst(free_mask, &word, rest)) continue;
-    claim->source = HAK_FROM_POOL;
-    // Relaxed, like all of dirty: it steers. Of an empty one, the others are needed next: it has the
-    // pages of those that were freed last, and are claimed first, if the load goes back as it came.
-    uint32_t asked = (uint32_t)word == HAK_ALL_FREE ? HAK_ALL_FREE : bits;
-    bool fresh = (asked & ~hak_load_relaxed(&hak_registry.superslabs[number].dirty)) != 0;
-    if ((uint32_t)word == HAK_ALL_FREE) {
-      claim->source = HAK_FROM_REUSE;
-      // Relaxed and racy: a hint for the helper thread, off by one at worst.
-      uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
-      if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low))
-        hak_store_relaxed(&empty_low, left);
-      // It was purged, most likely, as it drained before it got empty.
-      if (fresh && hak_regret_possible(&drain_regret))
-        hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
-    } else if (word & HAK_SUPERSLAB_DRAINING) {
-      claim->source = HAK_FROM_DRAINING;
-      // What drains should not have been needed.
-      hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
-      hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
-    } else if (fresh && hak_regret_possible(&hot_regret)) {
-      hak_regret_needed(&hot_regret, hak_os_clock_ms(), hot_rule);
-    }
+    claim->source = claimed(number, word, bits);
     hak_index_change(number, word, rest);
     took(number, bits, n, claim);
     return true;
   }
+}
+
+bool hak_pool_extend(hak_slab_t *slab, unsigned n, unsigned more) {
+  uint32_t number = hak_superslab_number(slab);
+  if ((hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1)) + n + more > HAK_SLABS_PER_SUPERSLAB)
+    return false;
+  uint32_t bits = hak_slab_bits(slab + n, more);
+  _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
+  uint64_t word = hak_load_relaxed(free_mask);
+  do
+    if (((uint32_t)word & bits) != bits) return false;
+  while (!hak_cas_seq_cst(free_mask, &word, word_claimed(word, bits))); // as in claim_in
+  (void)claimed(number, word, bits);
+  hak_index_change(number, word, word_claimed(word, bits));
+  (void)take(number, bits, true);
+  return true;
 }
 
 // Claims from one of the SuperSlabs that the index has at the level and in the band; a level
@@ -288,6 +310,7 @@ static uint32_t purge(uint32_t number, uint32_t which) {
     // Relaxed: only who holds the slabs asks, see take.
     if (!hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT)) continue;
     atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
+    atomic_fetch_or_explicit(&superslab->purged, run, memory_order_relaxed);
     purged += n;
   }
   hak_fetch_add_relaxed(&hak_pool_counts.purged, purged);

@@ -27,6 +27,8 @@ typedef struct {
 // that drain, then empty ones; false: no room. map: from a new one; false: out of
 // memory.
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
+// Claims the `more` slabs behind a run of n that the caller has; false: not all of them are free.
+bool hak_pool_extend(hak_slab_t *slab, unsigned n, unsigned more);
 // find_unused: 1 + up to more single slabs, not from SuperSlabs that drain; for slabs
 // that nobody needs yet.
 bool hak_pool_find_unused(unsigned more, hak_claim_t *claim);

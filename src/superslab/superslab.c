@@ -417,6 +417,7 @@ void hak_superslab_decommit(uint32_t number) {
     }
   }
   if (!dirty) hak_store_relaxed(&superslab->dirty, 0);
+  hak_store_relaxed(&superslab->purged, 0u);
   hak_mapped_add(&hak_mapped.superslab_bytes, -(int64_t)HAK_SUPERSLAB_SIZE);
   hak_pool_add_cold(number);
   forget_another(number);

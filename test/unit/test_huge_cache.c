@@ -36,11 +36,12 @@ static void set_up(uint64_t bound) {
 
 static void freed_mappings_serve_again(void) {
   set_up(64 * MIB);
+  void *other = alloc(16 * MIB); // there are not few
   char *p = alloc(4 * MIB), *q;
   fill(p, 4 * MIB, 1);
   CHECK(hak_huge_free(p));
   CHECK_EQUAL(kept(), 4 * MIB);
-  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+  CHECK_EQUAL(hak_mapped.huge_bytes, 16 * MIB);
   // Not a block of anybody's meanwhile.
   CHECK(hak_huge_usable(p) == 0 && !hak_huge_free(p) && hak_huge_around(p + 1) == NULL);
   CHECK(alloc(4 * MIB) == p);
@@ -73,8 +74,39 @@ static void freed_mappings_serve_again(void) {
   CHECK_EQUAL(hak_huge_cache_counts.reuse, 7);
   CHECK_EQUAL(hak_huge_cache_trim(0), 2 * MIB);
   CHECK_EQUAL(kept(), 0);
+  CHECK(hak_huge_free(other));
 }
 ISOLATED(freed_mappings_serve_again)
+
+// Few bytes in all: a block has up to four times, and realloc leaves up to twice, what it needs.
+static void few_stay_long(void) {
+  set_up(64 * MIB);
+  char *p = alloc(8 * MIB);
+  CHECK(hak_huge_free(p) && kept() == 8 * MIB);
+  CHECK(alloc(2 * MIB) == p && hak_huge_usable(p) == 8 * MIB);
+  CHECK(hak_huge_resize(p, 4 * MIB) == p && hak_huge_usable(p) == 8 * MIB);
+  CHECK(hak_huge_resize(p, 4 * MIB - 4096) == p && hak_huge_usable(p) == 4 * MIB - 4096);
+  CHECK(hak_huge_free(p));
+  hak_huge_cache_trim(0);
+  CHECK(hak_huge_free(alloc(8 * MIB)));
+  p = alloc(2 * MIB - 4096); // more than four times
+  CHECK_EQUAL(hak_huge_usable(p), 2 * MIB - 4096);
+  CHECK(hak_huge_free(p));
+  hak_huge_cache_trim(0);
+  // With as much as would be kept in use no more.
+  void *other = alloc(hak_huge_cache_room() - 8 * MIB + 4096);
+  CHECK(hak_huge_free(alloc(8 * MIB)));
+  p = alloc(6 * MIB);
+  CHECK_EQUAL(hak_huge_usable(p), 6 * MIB);
+  CHECK(hak_huge_resize(p, 4 * MIB) == p && hak_huge_usable(p) == 6 * MIB); // as now there are few
+  CHECK(hak_huge_free(p) && hak_huge_free(other));
+  hak_option(HUGE_CACHE) = 0;
+  CHECK_EQUAL(hak_huge_cache_room(), 0);
+  p = alloc(8 * MIB);
+  CHECK(hak_huge_resize(p, 6 * MIB) == p && hak_huge_usable(p) == 6 * MIB);
+  CHECK(hak_huge_free(p));
+}
+ISOLATED(few_stay_long)
 
 // The one that fits best; none that is far too long or far too short.
 static void best_fit(void) {
@@ -83,6 +115,7 @@ static void best_fit(void) {
   const size_t sizes[] = {8 * MIB, 2 * MIB, 3 * MIB, 5 * MIB};
   hak_huge_free(alloc(60 * MIB)); // the bound is not learnt yet: not kept
   CHECK_EQUAL(kept(), 0);
+  void *other = alloc(16 * MIB); // there are not few
   for (unsigned i = 1; i < 4; i++) CHECK((p[i] = alloc(sizes[i])) != NULL);
   CHECK(hak_huge_free(p[1]) && hak_huge_free(p[2]));
   CHECK(alloc(2 * MIB + 4096) == p[2]);
@@ -98,6 +131,7 @@ static void best_fit(void) {
   void *aligned = hak_huge_alloc(2 * MIB, 64 * MIB, false), *small = alloc(5000);
   CHECK(((uintptr_t)aligned & (64 * MIB - 1)) == 0 && small != NULL && kept() > MIB);
   CHECK(hak_huge_free(small) && hak_huge_usable(small) == 0 && kept() < 2 * MIB);
+  CHECK(hak_huge_free(other));
 }
 ISOLATED(best_fit)
 
@@ -361,6 +395,7 @@ ISOLATED(child_has_its_own)
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(freed_mappings_serve_again),
+    ISOLATED_TEST(few_stay_long),
     ISOLATED_TEST(best_fit),
     ISOLATED_TEST(calloc_stays_untouched),
     ISOLATED_TEST(short_ones_are_kept),

@@ -73,11 +73,12 @@ static void colours(void) {
     // It ends with a page, the same one as without a gap.
     CHECK_EQUAL(gap + hak_l25_usable(head), hak_align_up(size, 4096));
     CHECK_EQUAL(head->run, hak_l25_slabs(size));
-    // Grows to the end of its slabs and not beyond, shrinks to any length.
+    // Grows to the end of its slabs, and beyond if those behind it are free; shrinks to any length.
     size_t most = head->run * HAK_SLAB_SIZE - gap;
-    CHECK(!hak_l25_resize(head, most + 1));
     CHECK(hak_l25_resize(head, most));
     CHECK_EQUAL(hak_l25_usable(head), most);
+    unsigned run = head->run, more = hak_l25_resize(head, most + 1);
+    CHECK_EQUAL(head->run, run + more);
     size_t less = 1 + chance_below(&seed, most);
     unsigned slabs = hak_l25_slabs(gap + less);
     at_end += slabs != hak_l25_slabs(less);
@@ -101,6 +102,8 @@ static void resize_in_place(void) {
   hak_slab_t *head = head_of(p);
   fill(p, 1000000, 1);
   CHECK_EQUAL(head->run, 16);
+  CHECK_EQUAL(hak_slab_index(head) % HAK_SLABS_PER_SUPERSLAB, 16); // there is none behind it
+  CHECK(!hak_pool_extend(head, 16, 1));
   CHECK(hak_l25_resize(head, 16 * HAK_SLAB_SIZE)); // to the end of the run
   CHECK_EQUAL(hak_l25_usable(head), MIB);
   CHECK(filled(p, 1000000, 1));
@@ -116,9 +119,18 @@ static void resize_in_place(void) {
     CHECK_EQUAL(hak_slab_kind(head + n), HAK_KIND_FREE);
     CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, 16),
                 hak_slab_bits(head, 16) & ~hak_slab_bits(head, n));
-    CHECK(!hak_l25_resize(head, n * HAK_SLAB_SIZE + 1)); // the slabs are gone
+    // Another has the slab behind it: it cannot grow. When that is free it has it back.
+    CHECK(hak_pool_extend(head, n, 1));
+    CHECK(!hak_l25_resize(head, n * HAK_SLAB_SIZE + 1));
     CHECK_EQUAL(head->run, n);
+    hak_pool_release(head + n, 1);
+    CHECK(hak_l25_resize(head, n * HAK_SLAB_SIZE + 1));
+    CHECK_EQUAL(head->run, n + 1);
+    CHECK_EQUAL(hak_slab_kind(head + n), HAK_KIND_INTERIOR);
+    CHECK_EQUAL(head[n].offset, n);
+    CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, n + 1), 0);
     CHECK(hak_l25_resize(head, n * HAK_SLAB_SIZE));
+    CHECK_EQUAL(hak_slab_kind(head + n), HAK_KIND_FREE);
     for (size_t at = 0; at + 8 <= size; at += 512) { // as far as it was filled
       uint64_t w = (1 + 1) * 0x9e3779b97f4a7c15u + at;
       CHECK(memcmp(p + at, &w, 8) == 0);

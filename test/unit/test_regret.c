@@ -29,9 +29,7 @@ static void a_few_make_a_pause(void **state) {
   (void)state;
   hak_regret_t regret = {0};
   assert_false(hak_regret_pauses(&regret, begin));
-  assert_false(hak_regret_possible(&regret)); // nothing went back
   uint64_t now = swings(&regret, begin, FEW - 1, SOON);
-  assert_true(hak_regret_possible(&regret));
   assert_false(hak_regret_pauses(&regret, now));
   now = swings(&regret, now, 1, SOON);
   assert_int_equal(pause_from(&regret, now), LEAST);

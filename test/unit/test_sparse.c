@@ -215,6 +215,21 @@ static void after_a_pause(void) {
 }
 ISOLATED(after_a_pause)
 
+// Buffers that are filled, shrunk and kept: what they had behind them goes back.
+static void tails_of_shrunk_blocks(void) {
+  enum { COUNT_ = 200, FROM = 1000000, TO = 80000 };
+  if (hak_option(PURGE) < 2 || SANITIZED || HAK_SECURE || hak_option(GUARD)) return;
+  uint64_t purged = hak_pool_counts.purged;
+  for (unsigned i = 0; i < COUNT_; i++) {
+    CHECK((held[i] = hak_malloc(FROM)) != NULL);
+    memset(held[i], 1, FROM);
+    CHECK(hak_realloc(held[i], TO) == held[i]);
+  }
+  CHECK(hak_pool_counts.purged - purged > COUNT_ * (FROM - TO) / HAK_SLAB_SIZE / 2);
+  for (unsigned i = 0; i < COUNT_; i++) hak_free(held[i]);
+}
+ISOLATED(tails_of_shrunk_blocks)
+
 // In a crowd an empty front waits among the runs that are to be trimmed, and is in none's way.
 static void past_an_empty_front(void) {
   enum { COUNT_ = 4000, SIZE = 20 * KIB, OTHER = 8000 };
@@ -347,6 +362,7 @@ int main(void) {
     ISOLATED_TEST(mid_peak),
     ISOLATED_TEST(after_a_pause),
     ISOLATED_TEST(past_an_empty_front),
+    ISOLATED_TEST(tails_of_shrunk_blocks),
     ISOLATED_TEST(sweeps),
   };
   return RUN(tests);
