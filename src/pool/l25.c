@@ -68,15 +68,20 @@ static size_t gap_for(const hak_slab_t *head, size_t size) {
   return colours ? HAK_COLOUR + hak_colour(colours, hak_slab_index(head)) : 0;
 }
 
-void *hak_l25_make(hak_slab_t *head, size_t size, bool aligned) {
-  unsigned n = hak_l25_slabs(size);
-  head->start = hak_slab_start(head) + (aligned ? 0 : gap_for(head, size));
+// The run of head has n slabs, of which those from `from` on are new to it.
+static void join(hak_slab_t *head, unsigned from, unsigned n) {
   head->run = (uint8_t)n;
-  head->offset = 0;
-  for (unsigned i = 1; i < n; i++) {
+  for (unsigned i = from; i < n; i++) {
     head[i].offset = (uint8_t)i;
     hak_store_relaxed(&head[i].kind, HAK_KIND_INTERIOR);
   }
+}
+
+void *hak_l25_make(hak_slab_t *head, size_t size, bool aligned) {
+  unsigned n = hak_l25_slabs(size);
+  head->start = hak_slab_start(head) + (aligned ? 0 : gap_for(head, size));
+  head->offset = 0;
+  join(head, 1, n);
   hak_store_relaxed(&head->bytes, (uint64_t)hak_l25_rounded(head, size));
   hak_store_relaxed(&head->kind, HAK_KIND_L25);
   return head->start;
@@ -107,11 +112,7 @@ bool hak_l25_resize(hak_slab_t *head, size_t size) {
   if (n > have && !hak_pool_extend(head, have, n - have)) return false;
   hak_store_relaxed(&head->bytes, (uint64_t)hak_l25_rounded(head, size));
   if (n == have) return true;
-  for (unsigned i = have; i < n; i++) {
-    head[i].offset = (uint8_t)i;
-    hak_store_relaxed(&head[i].kind, HAK_KIND_INTERIOR);
-  }
-  head->run = (uint8_t)n;
+  join(head, have, n);
   hak_fill_forget(&fill, hak_slab_start(head));
   if (n > have) return true;
   hak_fill_mistrust(&fill); // it had been larger than it was to be
