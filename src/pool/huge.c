@@ -43,7 +43,7 @@ static void *move(void *p, size_t old_total, size_t new_total) {
 }
 
 // Whether a block may have a mapping that is up to so many times as long, since all of them together,
-// `all` bytes, are not much: no more than would be kept if they were freed.
+// `all` bytes, are few.
 static bool may_be_longer(size_t have, size_t total, size_t times, uint64_t all) {
   return have <= total * times && all <= hak_huge_cache_room();
 }

@@ -67,8 +67,12 @@ static size_t length_of(uint64_t word) {
   return (size_t)(word & (((uint64_t)1 << LENGTH_BITS) - 1)) << UNIT_SHIFT;
 }
 
+static bool none_stays(void) {
+  return HAK_SECURE || hak_mapped_near_limit(); // what is freed must fault: secure library
+}
+
 static uint64_t bound_now(void) {
-  if (HAK_SECURE || hak_mapped_near_limit()) return 0; // what is freed must fault: secure library
+  if (none_stays()) return 0;
   uint64_t most = hak_option(HUGE_CACHE), bound = hak_load_relaxed(&learnt);
   return bound < most ? bound : most;
 }
@@ -151,8 +155,9 @@ static bool place(uint64_t word, uint64_t now) {
 }
 
 uint64_t hak_huge_cache_room(void) {
-  uint64_t bound = bound_now(), most = hak_option(HUGE_CACHE) ? UNUSED_MOST : 0;
-  return HAK_SECURE || hak_mapped_near_limit() ? 0 : bound > most ? bound : most;
+  if (none_stays() || !hak_option(HUGE_CACHE)) return 0;
+  uint64_t bound = bound_now();
+  return bound > UNUSED_MOST ? bound : UNUSED_MOST;
 }
 
 // So many bytes may be held when a mapping of size bytes is; 0: it may not.

@@ -23,7 +23,8 @@ void *hak_huge_cache_take(size_t size, size_t *have);
 // space does at a later tending or trim.
 void hak_huge_cache_unmap(void *p, size_t size);
 
-// So many bytes may be held at least, when as many are freed (relaxed).
+// So many bytes of huge blocks are few: 16 MiB, or what a load has shown that it needs again and
+// again if that is more; 0 where none is ever kept (relaxed).
 uint64_t hak_huge_cache_room(void);
 
 // Gives kept mappings back to the system until at most keep bytes are left; those given.

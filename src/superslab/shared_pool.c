@@ -159,12 +159,13 @@ bool hak_pool_extend(hak_slab_t *slab, unsigned n, unsigned more) {
     return false;
   uint32_t bits = hak_slab_bits(slab + n, more);
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
-  uint64_t word = hak_load_relaxed(free_mask);
-  do
+  uint64_t word = hak_load_relaxed(free_mask), rest;
+  do {
     if (((uint32_t)word & bits) != bits) return false;
-  while (!hak_cas_seq_cst(free_mask, &word, word_claimed(word, bits))); // as in claim_in
+    rest = word_claimed(word, bits);
+  } while (!hak_cas_seq_cst(free_mask, &word, rest)); // as in claim_in
   (void)claimed(number, word, bits);
-  hak_index_change(number, word, word_claimed(word, bits));
+  hak_index_change(number, word, rest);
   (void)take(number, bits, true);
   return true;
 }

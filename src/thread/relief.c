@@ -48,7 +48,7 @@ static void relieve(hak_heap_t *heap, hak_heap_t *mine) {
   uint32_t posted = 0;
   hak_letter_recall(heap, mine);
   hak_store_relaxed(&heap->emptied, 0u);
-  // Acquire: as in hak_heap_drain.
+  // Acquire: as in take_posted (heap.c).
   uint32_t index = hak_exchange_seq_cst(&heap->inbox, 0);
   while (index) {
     hak_slab_t *slab = hak_slab_at(index);

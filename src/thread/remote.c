@@ -125,8 +125,7 @@ static hak_remote_entry_t take_out(hak_heap_t *heap, hak_remote_entry_t *entry) 
 // An orphan's, of which this thread is the owner for a moment.
 static void put(hak_heap_t *orphan, hak_slab_t *slab, hak_remote_entry_t *entry) {
   if (HAK_UNLIKELY(tail_of(entry) == slab->free) && !twice(entry, slab, "free")) return;
-  hak_heap_put_chain(orphan, slab, head_of(entry), tail_of(entry),
-                     (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
+  hak_heap_put_chain(orphan, slab, head_of(entry), tail_of(entry), count_of(slab, entry));
 }
 
 // If an ended thread's heap owns the slab, all blocks of that heap in the map are freed as the owner

@@ -81,7 +81,6 @@ static void one_chain_per_slab(void) {
 }
 ISOLATED(one_chain_per_slab)
 
-// More slabs than entries: an entry that is needed is flushed, nothing is lost.
 static void shuffle(void **blocks, unsigned count) {
   uint64_t seed = 9;
   for (unsigned i = count - 1; i > 0; i--) {
@@ -91,6 +90,7 @@ static void shuffle(void **blocks, unsigned count) {
   }
 }
 
+// More slabs than entries: an entry that is needed is flushed, nothing is lost.
 static void collisions(void) {
   static void *blocks[2 * BLOCKS_MAX];
   hak_heap_t *me = mine();
@@ -135,10 +135,10 @@ static void ended_threads_blocks(void) {
   tell(&other, END);
   CHECK_EQUAL(hak_load_relaxed(&other.heap->state), HAK_HEAP_ORPHAN);
   shuffle(other.blocks, BLOCKS_MAX);
-  unsigned visits, more = 0;
+  unsigned more = 0;
   for (unsigned i = 0; i < BLOCKS_MAX; i++) {
     if (i == BLOCKS_MAX / 2) give(second.blocks[0]); // of a thread that is alive: stays
-    visits = (unsigned)stat(other.heap, HAK_STAT_heap_service);
+    uint64_t visits = stat(other.heap, HAK_STAT_heap_service);
     uint32_t slab = hak_slab_index(hak_slab_lookup(other.blocks[i]));
     hak_remote_entry_t *entry = hak_remote_entry(me, slab);
     hak_slab_t *before = hak_slab_at(entry->slab);

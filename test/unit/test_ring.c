@@ -344,15 +344,17 @@ static void fork_in_step(int number, siginfo_t *unused, void *context) {
   hak_heap_after_fork();
 }
 static void *free_rest_of_run(void *argument) {
-  if (argument) hak_free(hak_malloc(1)); // it only has its heap
-  else
-    for (unsigned i = 2; i < set_of_run; i++) hak_free(of_set[i]), of_set[i] = NULL;
-  return NULL;
+  for (unsigned i = 2; i < set_of_run; i++) hak_free(of_set[i]), of_set[i] = NULL;
+  return argument;
+}
+static void *have_a_heap(void *argument) {
+  hak_free(hak_malloc(1));
+  return argument;
 }
 
 // The run was another heap's when they were freed, and is in that one's inbox: it is posted on.
 static hak_heap_t *post_rest_of_run(void) {
-  unit_in_thread(free_rest_of_run, (void *)1);
+  unit_in_thread(have_a_heap, NULL);
   hak_heap_t *orphan = hak_heap_by_id(2);
   CHECK_EQUAL(orphan->state, HAK_HEAP_ORPHAN);
   hak_slab_t *run = hak_slab_lookup(of_set[2]);
