@@ -56,7 +56,7 @@ static void *alloc_aligned(size_t size, int flags) {
   bool zeroed = false;
   void *p = hak_front_alloc_aligned(alignment_of(flags), size, flags & ZERO ? &zeroed : NULL);
   if (!p) return hak_api_no_memory();
-  return zeroed ? p : zeroed_from(0, p, flags);
+  return zeroed_from(zeroed ? size : 0, p, flags);
 }
 
 HAK_EXPORT void *mallocx(size_t size, int flags) {

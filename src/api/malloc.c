@@ -170,7 +170,9 @@ static void *resize(void *p, size_t size, const char *function) {
     return NULL;
   }
   if (size >= HAK_ADDRESS_END) return hak_api_no_memory();
-  void *q = resize_in_place(&block, p, size);
+  // Who cuts a block of many pages to less than half asks for another such one before long.
+  bool moves = block.kind == HAK_KIND_L25 && size > HAK_L2_MAX && size < block.usable / 2;
+  void *q = moves ? NULL : resize_in_place(&block, p, size);
   if (!q) return move(p, block.usable, size, function);
   reseal(q, size);
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);

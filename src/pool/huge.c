@@ -10,7 +10,9 @@
 
 #define UNIT_SHIFT 12 // pagemap entries count 4 KiB
 #define WASTE_PART 8  // a kept mapping may be longer than the block by one in so many
-#define LONGER_MOST 4 // or so many times as long while there are few
+#define LONGER_MOST 4 // or so many times as long while there are few,
+#define LONGER_MANY 2 // or many that are not much together,
+#define FEW 4         // with this one
 
 // Relaxed: statistics. Whether any was advised also decides whether a kept mapping may have huge
 // pages; it was counted before it was kept (C1).
@@ -42,17 +44,18 @@ static void *move(void *p, size_t old_total, size_t new_total) {
   return NULL;
 }
 
-// Whether a block may have a mapping that is up to so many times as long, since all of them together,
-// `all` bytes, are few.
+// Whether a block may have a mapping that is up to so many times as long, as all of them together,
+// `all` bytes, are not much.
 static bool may_be_longer(size_t have, size_t total, size_t times, uint64_t all) {
   return have <= total * times && all <= hak_huge_cache_room();
 }
 
-// Makes a kept mapping one of *total bytes, or of somewhat more; plain: or of much.
-static void *fit(void *p, size_t have, size_t *total, bool plain) {
+// Makes a kept mapping one of *total bytes, or of somewhat more; filled: or of much.
+static void *fit(void *p, size_t have, size_t *total, bool filled) {
   bool enough = have >= *total, close = enough && have - *total <= *total / WASTE_PART, movable;
   uint64_t all = have + hak_load_relaxed(&hak_mapped.huge_bytes);
-  if (enough && !close && plain) close = may_be_longer(have, *total, LONGER_MOST, all);
+  size_t times = hak_load_relaxed(&count) < FEW ? LONGER_MOST : LONGER_MANY;
+  if (enough && !close && filled) close = may_be_longer(have, *total, times, all);
   if (!close && hak_os_resize(p, have, *total, &movable)) return p;
   if (enough) {
     *total = have;
@@ -86,10 +89,10 @@ static void *map(size_t total, size_t alignment, bool plain, bool *has_advice) {
   return p;
 }
 
-HAK_INLINE void *reuse(size_t *total, bool plain) {
+HAK_INLINE void *reuse(size_t *total, bool plain, bool filled) {
   size_t have;
   void *p = hak_huge_cache_take(*total, &have);
-  if (p) p = fit(p, have, total, plain);
+  if (p) p = fit(p, have, total, filled);
   // It may have been advised when it was another block.
   if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *total, false);
   return p;
@@ -101,15 +104,15 @@ HAK_NOINLINE static void *clear(size_t *total) {
   bool expected = hak_fill_expected(&zeros, *total);
   if (!expected && !hak_load_relaxed(&zeros.filled)) return NULL;
   size_t have = *total;
-  void *p = reuse(&have, false);
+  void *p = reuse(&have, false, true);
   if (!p) return NULL;
   if (!expected && !hak_os_discard(p, have)) {
     hak_huge_cache_unmap(p, have);
     return NULL;
   }
+  if (expected) memset(p, 0, *total);
+  else hak_fill_sample(&zeros, p, *total);
   *total = have;
-  if (expected) return memset(p, 0, have);
-  hak_fill_sample(&zeros, p, have);
   return p;
 }
 
@@ -120,7 +123,7 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
   void *p = NULL;
   bool has_advice = false; // of one that was another block: not known
-  if (alignment == HAK_SUPERSLAB_SIZE) p = zero ? clear(&total) : reuse(&total, plain);
+  if (alignment == HAK_SUPERSLAB_SIZE) p = zero ? clear(&total) : reuse(&total, plain, plain);
   if (!p) {
     p = map(total, alignment, plain, &has_advice);
     if (!p) return NULL;
@@ -171,7 +174,7 @@ void *hak_huge_resize(void *p, size_t size) {
   if (!old_total) return NULL;
   if (exact <= old_total &&
       (old_total - exact <= spare(old_total) ||
-       may_be_longer(old_total, exact, 2, hak_load_relaxed(&hak_mapped.huge_bytes))))
+       may_be_longer(old_total, exact, LONGER_MANY, hak_load_relaxed(&hak_mapped.huge_bytes))))
     return p;
   if (total > old_total && total < old_total + spare(old_total))
     total = old_total + spare(old_total);

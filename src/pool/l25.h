@@ -29,7 +29,8 @@ void *hak_l25_make(hak_slab_t *head, size_t size, bool aligned);
 HAK_INLINE unsigned hak_l25_slabs(size_t size) {
   return (unsigned)((size + HAK_SLAB_SIZE - 1) >> HAK_SLAB_SHIFT);
 }
-// Gives slabs at the end of the run back, or takes those behind it; false if they are in use.
+// Gives slabs at the end of the run back, or takes those behind it; false if these are in use or
+// would be of another SuperSlab, or the block too long.
 bool hak_l25_resize(hak_slab_t *head, size_t size);
 
 // Bytes that a request for size bytes gets in the block's place.

@@ -114,9 +114,9 @@ static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
   // Relaxed, all of it: it steers. Of an empty one, the others are needed next: it has the pages of
   // those that were freed last, and are claimed first, if the load goes back as it came.
   _Atomic uint32_t *purged = &hak_registry.superslabs[number].purged;
-  uint32_t missed =
-      hak_load_relaxed(purged) & ((uint32_t)word == HAK_ALL_FREE ? HAK_ALL_FREE : bits);
-  if (missed & bits) atomic_fetch_and_explicit(purged, ~bits, memory_order_relaxed);
+  uint32_t asked = (uint32_t)word == HAK_ALL_FREE ? HAK_ALL_FREE : bits;
+  uint32_t missed = hak_load_relaxed(purged) & asked;
+  if (missed) atomic_fetch_and_explicit(purged, ~asked, memory_order_relaxed); // asked once
   if ((uint32_t)word == HAK_ALL_FREE) {
     source = HAK_FROM_REUSE;
     // Relaxed and racy: a hint for the helper thread, off by one at worst.
@@ -284,9 +284,9 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
 
 // Gives the pages of a SuperSlab's free slabs, of those in `which`, back to the system: claims those that
 // were used, as if they were needed, so that nobody else has them meanwhile. The bits
-// come back by release, which tells whether the SuperSlab got empty meanwhile. Their
-// number is returned, 0 if there was nothing to do.
-static uint32_t purge(uint32_t number, uint32_t which) {
+// come back by release, which tells whether the SuperSlab got empty meanwhile. They
+// are returned, 0 if there was nothing to do. early: it may be regretted.
+static uint32_t purge(uint32_t number, uint32_t which, bool early) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   uint64_t word = hak_load_relaxed(&superslab->free_mask);
   uint32_t bits = (uint32_t)word;
@@ -311,7 +311,7 @@ static uint32_t purge(uint32_t number, uint32_t which) {
     // Relaxed: only who holds the slabs asks, see take.
     if (!hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT)) continue;
     atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
-    atomic_fetch_or_explicit(&superslab->purged, run, memory_order_relaxed);
+    if (early) atomic_fetch_or_explicit(&superslab->purged, run, memory_order_relaxed);
     purged += n;
   }
   hak_fetch_add_relaxed(&hak_pool_counts.purged, purged);
@@ -339,9 +339,9 @@ static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t 
 }
 
 // purge for callers to whom it does not matter whether the SuperSlab got empty meanwhile.
-static uint32_t purge_and_release(uint32_t number, uint32_t which) {
+static uint32_t purge_and_release(uint32_t number, uint32_t which, bool early) {
   uint64_t old, now;
-  uint32_t bits = purge(number, which);
+  uint32_t bits = purge(number, which, early);
   if (bits) give_up(number, bits, &old, &now);
   return bits;
 }
@@ -351,7 +351,7 @@ static void purge_hot(uint32_t number) {
   uint64_t ms = hak_os_clock_ms();
   if (hak_regret_pauses(&hot_regret, ms)) return;
   hak_regret_done(&hot_regret, ms);
-  purge_and_release(number, HAK_ALL_FREE);
+  purge_and_release(number, HAK_ALL_FREE, true);
 }
 
 // The SuperSlab got sparse: it waits, and the one that waited is purged if it drains still. It may be
@@ -364,7 +364,7 @@ static void purge_sparse(uint32_t number) {
     if (number == 0 || !hak_pool_draining(hak_slab_at(number << HAK_SLABS_SHIFT))) return;
   }
   hak_regret_done(&drain_regret, ms);
-  purge_and_release(number, HAK_ALL_FREE);
+  purge_and_release(number, HAK_ALL_FREE, true);
 }
 
 // A SuperSlab in use has free slabs to purge.
@@ -429,7 +429,7 @@ void hak_pool_release_all(hak_parcel_t *parcel) {
 unsigned hak_pool_purge(void) {
   unsigned count = 0;
   for (uint32_t number = 1, superslabs = hak_superslab_count(); number < superslabs; number++)
-    count += hak_count_bits(purge_and_release(number, HAK_ALL_FREE));
+    count += hak_count_bits(purge_and_release(number, HAK_ALL_FREE, false));
   return count;
 }
 
@@ -466,7 +466,7 @@ static bool purge_idle(uint32_t number) {
     idle &= hak_load_relaxed(&superslab->dirty);
   if (idle == 0 || (!(word & HAK_SUPERSLAB_DRAINING) && hak_count_bits(idle) < IDLE_SLABS))
     return false;
-  return purge_and_release(number, idle) != 0;
+  return purge_and_release(number, idle, false) != 0;
 }
 
 // A part of a sweep from a SuperSlab on; where the next part begins, 0: at the end.

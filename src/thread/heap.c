@@ -289,6 +289,8 @@ void hak_heap_put_chain(hak_heap_t *heap, hak_slab_t *slab, void *head, void *ta
   // As in hak_slab_collect.
   atomic_signal_fence(memory_order_release);
   hak_owner_add(&slab->frees_left, -(uint64_t)count);
+  hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
+  if (hak_slab_unused(slab)) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if ((int64_t)hak_load_relaxed(&slab->frees_left) < 0) below_mark(heap, slab);
 }
 
@@ -479,8 +481,8 @@ static void one_thread_less(void) {
 // From now on the thread takes a heap for each call.
 static void leave_own(void) {
   tls_ending = true;
+  hak_tls_heap = &hak_heap_none; // first: a child of a handler counts who has one
   one_thread_less();
-  hak_tls_heap = &hak_heap_none;
 }
 
 // Makes sure that the destructor runs when this thread ends.

@@ -123,8 +123,9 @@ static hak_remote_entry_t take_out(hak_heap_t *heap, hak_remote_entry_t *entry) 
 }
 
 // An orphan's, of which this thread is the owner for a moment.
-static void put(hak_heap_t *orphan, hak_slab_t *slab, hak_remote_entry_t *entry) {
+static void put(hak_heap_t *mine, hak_heap_t *orphan, hak_slab_t *slab, hak_remote_entry_t *entry) {
   if (HAK_UNLIKELY(tail_of(entry) == slab->free) && !twice(entry, slab, "free")) return;
+  count_push(mine, count_of(slab, entry));
   hak_heap_put_chain(orphan, slab, head_of(entry), tail_of(entry), count_of(slab, entry));
 }
 
@@ -143,8 +144,7 @@ static void flush_to_orphan(hak_heap_t *heap, hak_slab_t *slab) {
     slab = hak_slab_at(entry->slab);
     if (entry->slab == 0 || hak_load_relaxed(&slab->local) != owner) continue;
     hak_remote_entry_t chain = take_out(heap, entry);
-    count_push(heap, count_of(slab, &chain));
-    put(owner, slab, &chain);
+    put(heap, owner, slab, &chain);
   }
   hak_heap_count_stat(owner, HAK_STAT_heap_service, 1);
   hak_orphan_let_go(owner);

@@ -176,6 +176,20 @@ static void array_overflow(void **state) {
 // ---------------------------------------------------------------------------
 // Memory.
 
+// Cut to less than half, contents move, whatever the kind: the next long block has those pages.
+static void cut_to_less_than_half_moves(void **state) {
+  (void)state;
+  const size_t froms[] = {1000, 30000, 200000, MIB}, tos[] = {480, 14000, 90000, 500000};
+  for (unsigned i = 0; i < COUNT(froms); i++) {
+    char *p = malloc(froms[i]);
+    uintptr_t before = (uintptr_t)p;
+    fill(p, froms[i], i);
+    p = resized(p, froms[i], tos[i], i);
+    if (on_hakmem()) assert_true((uintptr_t)p != before);
+    free(p);
+  }
+}
+
 static void shrinking_gives_memory_back(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT(tier_sizes); i++) {
@@ -257,6 +271,7 @@ int main(void) {
       cmocka_unit_test(size_zero_frees),
       cmocka_unit_test(failure_leaves_the_block),
       cmocka_unit_test(array_overflow),
+      cmocka_unit_test(cut_to_less_than_half_moves),
       cmocka_unit_test(shrinking_gives_memory_back),
       cmocka_unit_test(growth_to_1_gib_never_holds_two_copies),
       cmocka_unit_test(growth_in_small_steps_is_amortised),

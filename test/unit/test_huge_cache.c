@@ -78,7 +78,8 @@ static void freed_mappings_serve_again(void) {
 }
 ISOLATED(freed_mappings_serve_again)
 
-// Few bytes in all: a block has up to four times, and realloc leaves up to twice, what it needs.
+// Few bytes in all: a block has up to four times what it needs while there are three others, twice
+// if there are more, and realloc leaves up to twice.
 static void few_stay_long(void) {
   set_up(64 * MIB);
   char *p = alloc(8 * MIB);
@@ -92,6 +93,19 @@ static void few_stay_long(void) {
   p = alloc(2 * MIB - 4096); // more than four times
   CHECK_EQUAL(hak_huge_usable(p), 2 * MIB - 4096);
   CHECK(hak_huge_free(p));
+  hak_huge_cache_trim(0);
+  void *others[4];
+  for (unsigned i = 0; i < 4; i++) {
+    CHECK(hak_huge_free(alloc(8 * MIB)));
+    p = alloc(2 * MIB);
+    CHECK(hak_huge_usable(p) == 8 * MIB && hak_huge_free(p));
+    hak_huge_cache_trim(0);
+    others[i] = alloc(65536);
+  }
+  CHECK(hak_huge_free(alloc(8 * MIB)));
+  p = alloc(2 * MIB);
+  CHECK(hak_huge_usable(p) == 2 * MIB && hak_huge_free(p));
+  for (unsigned i = 0; i < 4; i++) CHECK(hak_huge_free(others[i]));
   hak_huge_cache_trim(0);
   // With as much as would be kept in use no more.
   void *other = alloc(hak_huge_cache_room() - 8 * MIB + 4096);
@@ -179,6 +193,17 @@ static void zeros_that_fill_are_cleared(void) {
     CHECK(kept() <= 4 * MIB || !pages_are_told());
   }
   CHECK(with > 80 || !pages_are_told());
+  // So are shorter ones; a mapping that is longer is cleared as far as it was asked for.
+  unsigned longer = 0;
+  for (unsigned i = 0; i < 50; i++) {
+    size_t size = i & 1 ? 2 * MIB : 4 * MIB;
+    char *p = hak_huge_alloc(size, 1, true);
+    CHECK(p && all_zero(p, size));
+    longer += hak_huge_usable(p) > size;
+    fill(p, hak_huge_usable(p), 1);
+    CHECK(hak_huge_free(p));
+  }
+  CHECK(longer > 10 || !pages_are_told());
   // The next sample is not in use: what follows is fresh again, and what was kept stays.
   for (unsigned i = 0; i < 40; i++) {
     char *p = hak_huge_alloc(4 * MIB, 1, true);

@@ -160,8 +160,8 @@ static void ended_threads_blocks(void) {
   CHECK_EQUAL(me->pending, 0);
   CHECK_EQUAL(stat(me, HAK_STAT_remote_push), 1);
   CHECK_EQUAL(stat(me, HAK_STAT_free_remote), BLOCKS_MAX + 1);
-  CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), 0);
-  CHECK(stat(other.heap, HAK_STAT_slab_empty) > 0);
+  CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), BLOCKS_MAX);
+  CHECK(stat(other.heap, HAK_STAT_slab_empty) > 0 && stat(other.heap, HAK_STAT_remote_empty) > 0);
   tell(&second, END);
   CHECK_EQUAL(heaps_live_blocks(), 0);
 }

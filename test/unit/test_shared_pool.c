@@ -406,6 +406,7 @@ static char *memory_of(uint32_t number, unsigned slab) {
   return hak_slab_start(hak_slab_at((number << HAK_SLABS_SHIFT) + slab));
 }
 static uint32_t dirty(uint32_t number) { return hak_registry.superslabs[number].dirty; }
+static uint32_t purged_in(uint32_t number) { return hak_registry.superslabs[number].purged; }
 
 static void draining_ones_are_purged(void) {
   begin();
@@ -449,14 +450,21 @@ static void the_last_one_waits(void) {
     CHECK_EQUAL(hak_pool_counts.purged, 24 * i);
   }
   CHECK(dirty(number[1]) == UINT32_MAX << 24 && dirty(number[2]) == UINT32_MAX);
+  CHECK(purged_in(number[1]) == hak_ones(0, 24) && purged_in(number[2]) == 0);
   for (unsigned i = 0; i < 3 * 24; i++) acquire(1);
-  for (unsigned i = 0; i < 3; i++) CHECK(!draining(number[i]));
+  for (unsigned i = 0; i < 3; i++) CHECK(!draining(number[i]) && purged_in(number[i]) == 0);
   release(number[0], 0, 24);
   CHECK_EQUAL(hak_pool_counts.purged, 48); // the one that waited is HOT again
   hak_memory_limit = 1;
   release(number[1], 0, 24);
   CHECK_EQUAL(hak_pool_counts.purged, 72);
   CHECK_EQUAL(dirty(number[1]), UINT32_MAX << 24);
+  // Whether an empty one was purged is asked once.
+  hak_memory_limit = UINT64_MAX;
+  release(number[1], 24, 32);
+  CHECK(free_mask(number[1]) == UINT32_MAX && purged_in(number[1]) != 0);
+  while (free_mask(number[1]) == UINT32_MAX) acquire(1);
+  CHECK(free_mask(number[1]) == UINT32_MAX << 1 && purged_in(number[1]) == 0);
 }
 ISOLATED(the_last_one_waits)
 
@@ -467,7 +475,7 @@ static void purge_of_all(void) {
   for (unsigned i = 0; i < 32; i++) *memory_of(a, i) = *memory_of(b, i) = 1;
   release(a, 3, 7);
   CHECK_EQUAL(hak_pool_purge(), 4);
-  CHECK_EQUAL(free_mask(a), 15u << 3);
+  CHECK(free_mask(a) == 15u << 3 && purged_in(a) == 0); // nothing to regret
   CHECK_EQUAL(hak_pool_purge(), 0);
   hak_slab_t *run = acquire(4);
   CHECK(hak_superslab_number(run) == a && run->zeroed && !*hak_slab_start(run));

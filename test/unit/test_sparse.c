@@ -217,7 +217,7 @@ ISOLATED(after_a_pause)
 
 // Buffers that are filled, shrunk and kept: what they had behind them goes back.
 static void tails_of_shrunk_blocks(void) {
-  enum { COUNT_ = 200, FROM = 1000000, TO = 80000 };
+  enum { COUNT_ = 100, FROM = 1000000, TO = 510000 };
   if (hak_option(PURGE) < 2 || SANITIZED || HAK_SECURE || hak_option(GUARD)) return;
   uint64_t purged = hak_pool_counts.purged;
   for (unsigned i = 0; i < COUNT_; i++) {
