@@ -55,7 +55,8 @@ static _Atomic uint64_t refused_at, unused_at, needed_at; // ms; unused_at: beca
 hak_huge_cache_counts_t hak_huge_cache_counts;
 
 // Mappings that differ by more are no substitute: what is cut off or added outweighs.
-#define DIFFER_MOST 8
+#define DIFFER_MOST 4
+#define GROWS_LITTLE 8 // by one in so many: not as if nothing had been kept
 
 static uint64_t word_of(const void *p, size_t size) {
   return (uint64_t)((uintptr_t)p >> HAK_SUPERSLAB_SHIFT) << LENGTH_BITS | size >> UNIT_SHIFT;
@@ -188,7 +189,7 @@ bool hak_huge_cache_put(void *p, size_t size) {
   return kept;
 }
 
-// A mapping has to be made because none was kept.
+// So many bytes have to be mapped because they were not kept.
 static void missed(size_t size) {
   uint64_t now = hak_os_clock_ms();
   if (now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
@@ -226,6 +227,7 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
     if (hak_load_relaxed(&held) > bound_now() / 2) hak_store_relaxed(&needed_at, hak_os_clock_ms());
     *have = length_of(word);
     left(*have);
+    if (*have < size - size / GROWS_LITTLE) missed(size - *have);
     hak_fetch_add_relaxed(&hak_huge_cache_counts.reuse, 1);
     return start_of(word);
   }

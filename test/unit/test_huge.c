@@ -527,10 +527,10 @@ static void reused_without_huge_pages(void) {
   for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 40 * MIB));
   if (hak_huge_advised() == 0) return; // the kernel does not say what is in use
   CHECK(hak_mapped.cached_bytes >= 40 * MIB);
-  unsigned char *p = hak_aligned_alloc(hak_os_page_size, 200 * MIB);
+  unsigned char *p = hak_aligned_alloc(hak_os_page_size, 160 * MIB);
   CHECK_EQUAL(hak_mapped.cached_bytes, 0);
   size_t before = status_kib("VmRSS:");
-  for (size_t i = 40 * MIB; i < 200 * MIB; i += 2 * MIB) p[i] = 1;
+  for (size_t i = 40 * MIB; i < 160 * MIB; i += 2 * MIB) p[i] = 1;
   CHECK(status_kib("VmRSS:") <= before + 4 * KIB); // KiB
   hak_free(p);
 }

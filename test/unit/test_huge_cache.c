@@ -179,6 +179,22 @@ static void short_ones_are_kept(void) {
 }
 ISOLATED(short_ones_are_kept)
 
+// What a kept mapping has to grow by was not kept either: a table that doubles, many times.
+static void growth_counts(void) {
+  set_up(64 * MIB);
+  swing(30 * MIB, 40); // the bound is learnt, but no more than 16 MiB beside what is in use
+  hak_huge_cache_trim(0);
+  const size_t sizes[] = {20 * MIB, 2 * MIB, 8 * MIB};
+  uint64_t evicted = 0;
+  for (unsigned i = 0; i < 20; i++) {
+    if (i == 1) CHECK(hak_huge_cache_counts.evict > evicted);
+    if (i == 12) evicted = hak_huge_cache_counts.evict;
+    for (unsigned k = 0; k < COUNT(sizes); k++) CHECK(hak_huge_free(alloc(sizes[k])));
+  }
+  CHECK_EQUAL(hak_huge_cache_counts.evict, evicted);
+}
+ISOLATED(growth_counts)
+
 // Blocks of zeros that are used in full take kept mappings, and are zero all the same.
 static void zeros_that_fill_are_cleared(void) {
   set_up(64 * MIB);
@@ -421,6 +437,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(freed_mappings_serve_again),
     ISOLATED_TEST(few_stay_long),
+    ISOLATED_TEST(growth_counts),
     ISOLATED_TEST(best_fit),
     ISOLATED_TEST(calloc_stays_untouched),
     ISOLATED_TEST(short_ones_are_kept),
