@@ -50,12 +50,12 @@ static bool may_be_longer(size_t have, size_t total, size_t times, uint64_t all)
   return have <= total * times && all <= hak_huge_cache_room();
 }
 
-// Makes a kept mapping one of *total bytes, or of somewhat more; filled: or of much.
-static void *fit(void *p, size_t have, size_t *total, bool filled) {
+// Makes a kept mapping one of *total bytes, or of more.
+static void *fit(void *p, size_t have, size_t *total) {
   bool enough = have >= *total, close = enough && have - *total <= *total / WASTE_PART, movable;
   uint64_t all = have + hak_load_relaxed(&hak_mapped.huge_bytes);
   size_t times = hak_load_relaxed(&count) < FEW ? LONGER_MOST : LONGER_MANY;
-  if (enough && !close && filled) close = may_be_longer(have, *total, times, all);
+  if (enough && !close) close = may_be_longer(have, *total, times, all);
   if (!close && hak_os_resize(p, have, *total, &movable)) return p;
   if (enough) {
     *total = have;
@@ -89,10 +89,10 @@ static void *map(size_t total, size_t alignment, bool plain, bool *has_advice) {
   return p;
 }
 
-HAK_INLINE void *reuse(size_t *total, bool plain, bool filled) {
+HAK_INLINE void *reuse(size_t *total, bool plain) {
   size_t have;
   void *p = hak_huge_cache_take(*total, &have);
-  if (p) p = fit(p, have, total, filled);
+  if (p) p = fit(p, have, total);
   // It may have been advised when it was another block.
   if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *total, false);
   return p;
@@ -104,7 +104,7 @@ HAK_NOINLINE static void *clear(size_t *total) {
   bool expected = hak_fill_expected(&zeros, *total);
   if (!expected && !hak_load_relaxed(&zeros.filled)) return NULL;
   size_t have = *total;
-  void *p = reuse(&have, false, true);
+  void *p = reuse(&have, false);
   if (!p) return NULL;
   if (!expected && !hak_os_discard(p, have)) {
     hak_huge_cache_unmap(p, have);
@@ -123,7 +123,7 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
   void *p = NULL;
   bool has_advice = false; // of one that was another block: not known
-  if (alignment == HAK_SUPERSLAB_SIZE) p = zero ? clear(&total) : reuse(&total, plain, plain);
+  if (alignment == HAK_SUPERSLAB_SIZE) p = zero ? clear(&total) : reuse(&total, plain);
   if (!p) {
     p = map(total, alignment, plain, &has_advice);
     if (!p) return NULL;
