@@ -10,9 +10,9 @@
 
 #define UNIT_SHIFT 12 // pagemap entries count 4 KiB
 #define WASTE_PART 8  // a kept mapping may be longer than the block by one in so many
-#define LONGER_MOST 4 // or so many times as long while there are few,
-#define LONGER_MANY 2 // or many that are not much together,
-#define FEW 4         // with this one
+#define LONGER_MOST 2 // or so many times as long while all of them are not much,
+#define LONGER_FEW 4  // or before it is split, beside less than
+#define FEW 3         // others
 
 // Relaxed: statistics. Whether any was advised also decides whether a kept mapping may have huge
 // pages; it was counted before it was kept (C1).
@@ -50,14 +50,31 @@ static bool may_be_longer(size_t have, size_t total, size_t times, uint64_t all)
   return have <= total * times && all <= hak_huge_cache_room();
 }
 
+static bool fits(size_t have, size_t total, size_t times) {
+  if (have < total) return false;
+  uint64_t all = have + hak_load_relaxed(&hak_mapped.huge_bytes);
+  return have - total <= total / WASTE_PART || may_be_longer(have, total, times, all);
+}
+
+// What a kept mapping has over, from where another can begin, is kept on its own. What is left of it.
+static size_t split(char *p, size_t have, size_t total) {
+  size_t front = hak_align_up(total, HAK_SUPERSLAB_SIZE);
+  bool worth = have >= front + HAK_SUPERSLAB_SIZE / 2;
+  if (!worth || !hak_pagemap_prepare(p + front)) return have;
+  hak_huge_cache_put(p + front, have - front);
+  return front;
+}
+
 // Makes a kept mapping one of *total bytes, or of more.
 static void *fit(void *p, size_t have, size_t *total) {
-  bool enough = have >= *total, close = enough && have - *total <= *total / WASTE_PART, movable;
-  uint64_t all = have + hak_load_relaxed(&hak_mapped.huge_bytes);
-  size_t times = hak_load_relaxed(&count) < FEW ? LONGER_MOST : LONGER_MANY;
-  if (enough && !close) close = may_be_longer(have, *total, times, all);
+  bool few = hak_load_relaxed(&count) < FEW, movable;
+  bool close = fits(have, *total, few ? LONGER_FEW : 1);
+  if (!close) {
+    have = split(p, have, *total);
+    close = fits(have, *total, LONGER_MOST);
+  }
   if (!close && hak_os_resize(p, have, *total, &movable)) return p;
-  if (enough) {
+  if (have >= *total) {
     *total = have;
     return p;
   }
@@ -89,10 +106,10 @@ static void *map(size_t total, size_t alignment, bool plain, bool *has_advice) {
   return p;
 }
 
-HAK_INLINE void *reuse(size_t *total, bool plain) {
-  size_t have;
-  void *p = hak_huge_cache_take(*total, &have);
-  if (p) p = fit(p, have, total);
+// *old: bytes that may be other than zero, those that are kept.
+HAK_INLINE void *reuse(size_t *total, bool plain, size_t *old) {
+  void *p = hak_huge_cache_take(*total, old);
+  if (p) p = fit(p, *old, total);
   // It may have been advised when it was another block.
   if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *total, false);
   return p;
@@ -103,14 +120,14 @@ HAK_INLINE void *reuse(size_t *total, bool plain) {
 HAK_NOINLINE static void *clear(size_t *total) {
   bool expected = hak_fill_expected(&zeros, *total);
   if (!expected && !hak_load_relaxed(&zeros.filled)) return NULL;
-  size_t have = *total;
-  void *p = reuse(&have, false);
+  size_t have = *total, old;
+  void *p = reuse(&have, false, &old);
   if (!p) return NULL;
   if (!expected && !hak_os_discard(p, have)) {
     hak_huge_cache_unmap(p, have);
     return NULL;
   }
-  if (expected) memset(p, 0, *total);
+  if (expected) memset(p, 0, old < *total ? old : *total);
   else hak_fill_sample(&zeros, p, *total);
   *total = have;
   return p;
@@ -122,8 +139,9 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   bool plain = !zero && alignment < hak_os_page_size;
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
   void *p = NULL;
+  size_t old;
   bool has_advice = false; // of one that was another block: not known
-  if (alignment == HAK_SUPERSLAB_SIZE) p = zero ? clear(&total) : reuse(&total, plain);
+  if (alignment == HAK_SUPERSLAB_SIZE) p = zero ? clear(&total) : reuse(&total, plain, &old);
   if (!p) {
     p = map(total, alignment, plain, &has_advice);
     if (!p) return NULL;
@@ -145,7 +163,7 @@ bool hak_huge_free(void *p) {
   hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
   hak_fill_freed(&fill, p);
   hak_fill_freed(&zeros, p);
-  if (!hak_huge_cache_put(p, total)) hak_huge_cache_unmap(p, total);
+  hak_huge_cache_put(p, total);
   return true;
 }
 
@@ -174,7 +192,7 @@ void *hak_huge_resize(void *p, size_t size) {
   if (!old_total) return NULL;
   if (exact <= old_total &&
       (old_total - exact <= spare(old_total) ||
-       may_be_longer(old_total, exact, LONGER_MANY, hak_load_relaxed(&hak_mapped.huge_bytes))))
+       may_be_longer(old_total, exact, LONGER_MOST, hak_load_relaxed(&hak_mapped.huge_bytes))))
     return p;
   if (total > old_total && total < old_total + spare(old_total))
     total = old_total + spare(old_total);

@@ -10,8 +10,9 @@
 #include "base/types.h"
 #include "core/pagemap.h"
 
-// alignment is a power of two. zero: the block reads as zero, and nothing of it is resident unless
-// such blocks are used in full; else it holds what another left in it. NULL: out of memory.
+// alignment is a power of two. zero: size bytes of it read as zero, and nothing of it is resident
+// unless such blocks are used in full; else it holds what another left in it, as may what it has
+// over. NULL: out of memory.
 void *hak_huge_alloc(size_t size, size_t alignment, bool zero);
 // Usable bytes of the huge block that starts at p, 0 if none does.
 size_t hak_huge_usable(const void *p);

@@ -47,16 +47,21 @@ static _Atomic uint64_t held;
 // swings again and again keeps more each time.
 #define UNUSED_MOST ((uint64_t)16 << 20)
 #define SWING_SHARE 8
+// Nor more, with what is in use, than was in use at most, and an eighth of that or so much: as lengths
+// change, what is kept may be of no use.
+#define PEAK_PART 8
+#define PEAK_LEAST ((uint64_t)8 << 20)
 static _Atomic uint64_t learnt; // bytes, BOUND_MIN or more, or 0
 static _Atomic uint64_t swung;  // bytes on top of UNUSED_MOST
+static _Atomic uint64_t peak;   // bytes of all huge blocks, at most, until half of it suffices
 static _Atomic uint32_t regrets;
 static _Atomic uint64_t refused_at, unused_at, needed_at; // ms; unused_at: because of UNUSED_MOST
 
 hak_huge_cache_counts_t hak_huge_cache_counts;
 
-// Mappings that differ by more are no substitute: what is cut off or added outweighs.
+// Mappings that differ by more are no substitute: what is cut off or added outweighs. Of one that is
+// longer and can be split, for a block of 1 MiB at least, nothing is lost.
 #define DIFFER_MOST 4
-#define GROWS_LITTLE 8 // by one in so many: not as if nothing had been kept
 
 static uint64_t word_of(const void *p, size_t size) {
   return (uint64_t)((uintptr_t)p >> HAK_SUPERSLAB_SHIFT) << LENGTH_BITS | size >> UNIT_SHIFT;
@@ -116,16 +121,40 @@ static void try_again(void) {
   }
 }
 
-static bool evict(unsigned i, uint64_t word) {
-  if (!take(i, word)) return false;
-  hak_huge_cache_unmap(start_of(word), length_of(word));
-  left(length_of(word));
-  hak_fetch_add_relaxed(&hak_huge_cache_counts.evict, 1);
-  return true;
+static bool place(uint64_t word, uint64_t at) {
+  for (uint32_t i = 0; i < PLACES; i++) {
+    uint64_t none = 0;
+    if (hak_load_relaxed(&cache.place[i])) continue;
+    uint32_t used = hak_load_relaxed(&places_used);
+    while (used <= i && !hak_cas_relaxed(&places_used, &used, i + 1)) {
+    }
+    hak_store_relaxed(&put_at[i], at);
+    // Release: pairs with the acquire in take.
+    if (hak_cas_release(&cache.place[i], &none, word)) return true;
+  }
+  return false;
 }
 
-// Evicts the mapping that was put in first; its bytes, 0 if there is none.
-static size_t evict_oldest(void) {
+// At least so many bytes of a mapping, from its end; those that went, 0: another thread was faster.
+#define ALL_OF_IT (SIZE_MAX / 2)
+static size_t evict(unsigned i, uint64_t word, size_t much) {
+  uint64_t at = hak_load_relaxed(&put_at[i]);
+  if (!take(i, word)) return 0;
+  char *p = start_of(word);
+  size_t size = length_of(word), keep = 0;
+  if (much + HAK_SUPERSLAB_SIZE < size) keep = hak_align_down(size - much, HAK_SUPERSLAB_SIZE);
+  hak_huge_cache_unmap(p + keep, size - keep);
+  if (keep && !place(word_of(p, keep), at)) {
+    hak_huge_cache_unmap(p, keep);
+    keep = 0;
+  }
+  left(size - keep);
+  hak_fetch_add_relaxed(&hak_huge_cache_counts.evict, 1);
+  return size - keep;
+}
+
+// Evicts of the mapping that was put in first so much, or all of it; the bytes, 0 if there is none.
+static size_t evict_oldest(size_t much) {
   for (;;) {
     unsigned oldest = PLACES;
     uint64_t word = 0;
@@ -137,22 +166,20 @@ static size_t evict_oldest(void) {
       word = found;
     }
     if (!word) return 0;
-    if (evict(oldest, word)) return length_of(word);
+    size_t went = evict(oldest, word, much);
+    if (went) return went;
   }
 }
 
-static bool place(uint64_t word, uint64_t now) {
-  for (uint32_t i = 0; i < PLACES; i++) {
-    uint64_t none = 0;
-    if (hak_load_relaxed(&cache.place[i])) continue;
-    uint32_t used = hak_load_relaxed(&places_used);
-    while (used <= i && !hak_cas_relaxed(&places_used, &used, i + 1)) {
-    }
-    hak_store_relaxed(&put_at[i], now);
-    // Release: pairs with the acquire in take.
-    if (hak_cas_release(&cache.place[i], &none, word)) return true;
+// Evicts until no more than so many bytes are held; those that went.
+static size_t evict_above(uint64_t most) {
+  size_t sum = 0, went = 1;
+  while (went) {
+    uint64_t now = hak_load_relaxed(&held);
+    if (now <= most) break;
+    sum += went = evict_oldest(now - most);
   }
-  return false;
+  return sum;
 }
 
 uint64_t hak_huge_cache_room(void) {
@@ -161,42 +188,69 @@ uint64_t hak_huge_cache_room(void) {
   return bound > UNUSED_MOST ? bound : UNUSED_MOST;
 }
 
+// So many bytes may be held beside so many that are in use.
+static uint64_t beside(uint64_t live) {
+  uint64_t top = hak_load_relaxed(&peak);
+  if (live > top) hak_store_relaxed(&peak, top = live);
+  uint64_t more = top / PEAK_PART > PEAK_LEAST ? top / PEAK_PART : PEAK_LEAST;
+  return top - live + more;
+}
+
 // So many bytes may be held when a mapping of size bytes is; 0: it may not.
 static uint64_t bound_with(size_t size) {
   uint64_t bound = bound_now(), most = UNUSED_MOST + hak_load_relaxed(&swung);
   most += hak_load_relaxed(&hak_mapped.huge_bytes);
   if (size > bound) return 0;
+  uint64_t room = beside(hak_load_relaxed(&hak_mapped.huge_bytes));
+  if (most > room) most = room;
   if (most > bound) most = bound;
   return most > size ? most : size;
 }
 
-bool hak_huge_cache_put(void *p, size_t size) {
+// Kept mappings that end where it starts, or start where it ends, become part of it, up to `most`
+// bytes. They may be several to the kernel, which then does not move them in one call.
+static void *join(char *p, size_t *size, uint64_t most) {
+  for (unsigned i = 0; i < hak_load_relaxed(&places_used); i++) {
+    uint64_t word = hak_load_relaxed(&cache.place[i]);
+    char *start = start_of(word);
+    if (!word || (start + length_of(word) != p && p + *size != start)) continue;
+    if (*size + length_of(word) > most || !take(i, word)) continue;
+    left(length_of(word));
+    if (start < p) p = start;
+    *size += length_of(word);
+  }
+  return p;
+}
+
+void hak_huge_cache_put(void *p, size_t size) {
   uint64_t bound = bound_with(size), now = hak_os_clock_ms();
   bool kept = false, evicted = false;
   if (bound) {
+    p = join(p, &size, bound);
     hak_fetch_add_relaxed(&held, size);
     hak_mapped_add(&hak_mapped.cached_bytes, (int64_t)size);
-    while (hak_load_relaxed(&held) > bound && evict_oldest()) evicted = true;
+    evicted = evict_above(bound) != 0;
     while (hak_load_relaxed(&held) <= bound && !(kept = place(word_of(p, size), now)) &&
-           evict_oldest())
+           evict_oldest(ALL_OF_IT))
       evicted = true;
     if (!kept) left(size);
   }
+  if (!kept) hak_huge_cache_unmap(p, size);
   if (!kept || evicted) {
     hak_store_relaxed(&refused_at, now);
     if (bound && bound < bound_now()) hak_store_relaxed(&unused_at, now);
   }
-  return kept;
 }
 
-// So many bytes have to be mapped because they were not kept.
-static void missed(size_t size) {
+// Of a request `fresh` bytes have to be mapped because they were not kept.
+static void missed(size_t size, size_t fresh) {
   uint64_t now = hak_os_clock_ms();
+  evict_above(beside(hak_load_relaxed(&hak_mapped.huge_bytes) + size));
   if (now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
   hak_store_relaxed(&needed_at, now);
   if (now - hak_load_relaxed(&unused_at) <= REGRET_MS &&
       hak_load_relaxed(&swung) < hak_option(HUGE_CACHE))
-    hak_fetch_add_relaxed(&swung, size / SWING_SHARE);
+    hak_fetch_add_relaxed(&swung, fresh / SWING_SHARE);
   if (hak_fetch_add_relaxed(&regrets, 1) < REGRETS_PER_DOUBLING) return;
   hak_store_relaxed(&regrets, 0u);
   uint64_t bound = hak_load_relaxed(&learnt);
@@ -206,7 +260,8 @@ static void missed(size_t size) {
 // Whether a mapping of b bytes serves a request better than one of a bytes.
 static bool better(size_t b, size_t a, size_t size) {
   if (b < size) return b > a && b >= size / DIFFER_MOST;
-  return b <= size * DIFFER_MOST && (a < size || b < a);
+  bool can_be_split = size >= HAK_SUPERSLAB_SIZE / 2;
+  return (can_be_split || b <= size * DIFFER_MOST) && (a < size || b < a);
 }
 
 void *hak_huge_cache_take(size_t size, size_t *have) {
@@ -220,24 +275,22 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
       word = found;
     }
     if (!word) {
-      missed(size);
+      missed(size, size);
       return NULL;
     }
     if (!take(best, word)) continue;
     if (hak_load_relaxed(&held) > bound_now() / 2) hak_store_relaxed(&needed_at, hak_os_clock_ms());
     *have = length_of(word);
     left(*have);
-    if (*have < size - size / GROWS_LITTLE) missed(size - *have);
+    if (*have < size) missed(size, size - *have);
     hak_fetch_add_relaxed(&hak_huge_cache_counts.reuse, 1);
     return start_of(word);
   }
 }
 
 size_t hak_huge_cache_trim(size_t keep) {
-  size_t sum = 0, size;
   try_again();
-  while (hak_load_relaxed(&held) > keep && (size = evict_oldest()) != 0) sum += size;
-  return sum;
+  return evict_above(keep);
 }
 
 void hak_huge_cache_tend(void) {
@@ -247,11 +300,12 @@ void hak_huge_cache_tend(void) {
     uint64_t half = hak_load_relaxed(&learnt) / 2;
     hak_store_relaxed(&learnt, half < BOUND_MIN ? 0 : half);
     hak_store_relaxed(&swung, hak_load_relaxed(&swung) / 2);
+    hak_store_relaxed(&peak, hak_load_relaxed(&peak) / 2);
   }
   for (unsigned i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
     // Signed: it may have been put after the clock was asked.
-    if (word && (int64_t)(now - hak_load_relaxed(&put_at[i])) >= CALM_MS) evict(i, word);
+    if (word && (int64_t)(now - hak_load_relaxed(&put_at[i])) >= CALM_MS) evict(i, word, ALL_OF_IT);
   }
   try_again();
 }

@@ -12,8 +12,9 @@
 
 #include "base/types.h"
 
-// A mapping that is 2 MiB-aligned and nobody's but the caller's. False: not kept.
-bool hak_huge_cache_put(void *p, size_t size);
+// Keeps a mapping that is 2 MiB-aligned and nobody's but the caller's, as one with those beside it that
+// are kept, or unmaps it.
+void hak_huge_cache_put(void *p, size_t size);
 // A kept mapping that is the caller's now, *have bytes long, not zero: the shortest of at
 // least size bytes, else the longest that is worth growing. NULL: there is none.
 void *hak_huge_cache_take(size_t size, size_t *have);

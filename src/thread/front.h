@@ -16,8 +16,8 @@
 #include "thread/ring.h"
 #include "thread/tend.h"
 
-// Every path that is not a hit. zeroed (may be NULL) is set to whether the block
-// is known to be zero. NULL: out of memory or size above HAK_SIZE_MAX.
+// Every path that is not a hit. zeroed (may be NULL) is set to whether size bytes of the
+// block are known to be zero. NULL: out of memory or size above HAK_SIZE_MAX.
 HAK_NOINLINE void *hak_front_alloc(size_t size, bool *zeroed);
 // alignment is a power of two.
 HAK_NOINLINE void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed);

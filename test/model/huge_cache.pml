@@ -4,8 +4,9 @@
 // before a mapping gets its place, and taken from after it has left, so that what the
 // places hold never exceeds the bound.
 //
-// Three mappings of 1, 1 and 2 units, two places, a bound of 2 units. Two threads free
-// what they hold (put, else unmap), take, and give all back (trim) in any order.
+// Three mappings of 1, 1 and 2 units, two places, a bound of 2 units. Three threads free
+// what they hold (put, else unmap), take, and give back (trim) in any order: of the one of
+// 2 units all or the second. join and split are takes and puts of what is in one hand.
 //
 // Mirrors src/pool/huge_cache.c: hak_huge_cache_put, place, take, evict,
 // hak_huge_cache_take.
@@ -19,9 +20,10 @@
 // broken huge_cache BROKEN_count_late: a mapping is put in before its bytes are counted
 // broken huge_cache BROKEN_left_early: its bytes are taken off before it has left
 
-#define MAPPINGS 3
+#define MAPPINGS 4
 #define BOUND 2
-#define length(m) (m == 3 -> 2 : (m != none -> 1 : 0)) // mappings are 1, 2, 3
+#define TURNS 2
+#define length(m) (m == 3 -> 2 : (m != none -> 1 : 0)) // mappings are 1, 2, 3, and 4: the first unit of 3
 #define none 0
 byte place[2];
 byte held;
@@ -77,6 +79,24 @@ inline evict_any(i) { // evict_oldest: of whichever place
     take(i, won);
     if
     :: won -> d_step { assert(hand[word] == 1); hand[word]-- }; left(word) // unmapped
+    :: won && word == 3 ->                             // its end; the rest goes back, counted all along
+      d_step { assert(hand[3] == 1 && hand[4] == 0); hand[3]--; hand[4]++; word = 4 };
+      k = 0;
+      do
+      :: k < 2 && word != none ->
+        d_step {
+          if
+          :: place[k] == none -> place[k] = 4; enter(4); word = none
+          :: else
+          fi
+        };
+        k++
+      :: else -> k = 0; break
+      od;
+      if
+      :: word != none -> d_step { assert(hand[4] == 1); hand[4]-- }; left(3)
+      :: else -> left(1)                               // the unit that went
+      fi
     :: else
     fi
   :: else
@@ -131,10 +151,10 @@ inline put(m) { // hak_huge_cache_put, then unmap if it was not kept
 }
 
 proctype thread(byte mine) {
-  byte word, i, turns;
+  byte word, i, k, turns;
   bit won, kept;
   do
-  :: turns < 3 ->
+  :: turns < TURNS ->
     turns++;
     if
     :: mine != none -> put(mine); mine = none          // free

@@ -72,7 +72,7 @@ static void all_alignments(void) {
       for (unsigned i = 0; i < N; i++) {
         bool zeroed;
         check_block(p[i] = hak_front_alloc_aligned(alignment, sizes[s], &zeroed), sizes[s], alignment);
-        if (zeroed) CHECK(all_zero(p[i], usable(p[i])));
+        if (zeroed) CHECK(all_zero(p[i], sizes[s]));
         fill(p[i], usable(p[i]), i);
       }
       for (unsigned i = 0; i < N; i++) {
@@ -138,7 +138,7 @@ static void zeroed_is_true(void) {
                                               : hak_front_alloc_aligned(64, size, &zeroed);
     CHECK(p != NULL);
     size_t n = usable(p);
-    if (zeroed) CHECK(all_zero(p, n));
+    if (zeroed) CHECK(all_zero(p, size));
     reported[tier] += zeroed, total[tier]++;
     if (chance_below(&seed, 4)) memset(p, 0x5a, n);
     if (i % 5000 == 4999) { // let go of all, so that SuperSlabs empty and are evicted

@@ -51,9 +51,13 @@ static void freed_mappings_serve_again(void) {
   CHECK(alloc(4 * MIB - 8192) == p);
   CHECK_EQUAL(hak_huge_usable(p), 4 * MIB);
   CHECK(hak_huge_free(p));
-  CHECK(alloc(2 * MIB) == p);
-  CHECK_EQUAL(hak_huge_usable(p), 2 * MIB);
-  CHECK(filled(p, 2 * MIB, 1));
+  CHECK(alloc(MIB + 4096) == p);
+  CHECK_EQUAL(hak_huge_usable(p), MIB + 4096);
+  CHECK(filled(p, MIB + 4096, 1));
+  CHECK(hak_huge_free(p));
+  hak_huge_cache_trim(0);
+  p = alloc(2 * MIB);
+  fill(p, 2 * MIB, 1);
   CHECK(hak_huge_free(p));
   // Too short: it grows without copying, where it is or elsewhere.
   for (unsigned walled = 0; walled < 2; walled++) {
@@ -69,6 +73,7 @@ static void freed_mappings_serve_again(void) {
     CHECK(filled(q, 2 * MIB, 1) && all_zero(q + 2 * MIB, 5 * MIB));
     CHECK(hak_huge_free(q));
     CHECK((p = alloc(2 * MIB)) == q);
+    hak_huge_cache_trim(0); // the rest
     CHECK(hak_huge_free(p));
   }
   CHECK_EQUAL(hak_huge_cache_counts.reuse, 7);
@@ -78,8 +83,8 @@ static void freed_mappings_serve_again(void) {
 }
 ISOLATED(freed_mappings_serve_again)
 
-// Few bytes in all: a block has up to four times what it needs while there are three others, twice
-// if there are more, and realloc leaves up to twice.
+// Few bytes in all: a block has up to four times what it needs while there are two others, and realloc
+// leaves up to twice.
 static void few_stay_long(void) {
   set_up(64 * MIB);
   char *p = alloc(8 * MIB);
@@ -91,11 +96,11 @@ static void few_stay_long(void) {
   hak_huge_cache_trim(0);
   CHECK(hak_huge_free(alloc(8 * MIB)));
   p = alloc(2 * MIB - 4096); // more than four times
-  CHECK_EQUAL(hak_huge_usable(p), 2 * MIB - 4096);
+  CHECK(hak_huge_usable(p) == 2 * MIB && kept() == 6 * MIB);
   CHECK(hak_huge_free(p));
   hak_huge_cache_trim(0);
-  void *others[4];
-  for (unsigned i = 0; i < 4; i++) {
+  void *others[3];
+  for (unsigned i = 0; i < COUNT(others); i++) {
     CHECK(hak_huge_free(alloc(8 * MIB)));
     p = alloc(2 * MIB);
     CHECK(hak_huge_usable(p) == 8 * MIB && hak_huge_free(p));
@@ -104,16 +109,17 @@ static void few_stay_long(void) {
   }
   CHECK(hak_huge_free(alloc(8 * MIB)));
   p = alloc(2 * MIB);
-  CHECK(hak_huge_usable(p) == 2 * MIB && hak_huge_free(p));
-  for (unsigned i = 0; i < 4; i++) CHECK(hak_huge_free(others[i]));
+  CHECK(hak_huge_usable(p) == 2 * MIB && kept() == 6 * MIB && hak_huge_free(p));
+  for (unsigned i = 0; i < COUNT(others); i++) CHECK(hak_huge_free(others[i]));
   hak_huge_cache_trim(0);
   // With as much as would be kept in use no more.
-  void *other = alloc(hak_huge_cache_room() - 8 * MIB + 4096);
+  void *other = alloc(100 * MIB);
   CHECK(hak_huge_free(alloc(8 * MIB)));
-  p = alloc(6 * MIB);
-  CHECK_EQUAL(hak_huge_usable(p), 6 * MIB);
-  CHECK(hak_huge_resize(p, 4 * MIB) == p && hak_huge_usable(p) == 6 * MIB); // as now there are few
-  CHECK(hak_huge_free(p) && hak_huge_free(other));
+  p = alloc(5 * MIB);
+  CHECK_EQUAL(hak_huge_usable(p), 5 * MIB);
+  CHECK(hak_huge_free(other));
+  CHECK(hak_huge_resize(p, 3 * MIB) == p && hak_huge_usable(p) == 5 * MIB); // as now there are few
+  CHECK(hak_huge_free(p));
   hak_option(HUGE_CACHE) = 0;
   CHECK_EQUAL(hak_huge_cache_room(), 0);
   p = alloc(8 * MIB);
@@ -136,7 +142,8 @@ static void best_fit(void) {
   CHECK(hak_huge_free(p[3])); // 2 and 5
   CHECK(alloc(MIB + 1) == p[1]);
   CHECK(alloc(4 * MIB) == p[3]);
-  CHECK_EQUAL(kept(), 0);
+  CHECK_EQUAL(kept(), MIB); // its end
+  hak_huge_cache_trim(0);
   CHECK(hak_huge_free(p[1])); // cut to little more than 1 MiB
   void *big = alloc(30 * MIB);
   CHECK(big != NULL && big != p[1]);
@@ -195,6 +202,61 @@ static void growth_counts(void) {
 }
 ISOLATED(growth_counts)
 
+// What is over of a mapping serves others, and is one with it again when both are kept.
+static void split_and_joined(void) {
+  set_up(64 * MIB);
+  void *others[4];
+  for (unsigned i = 0; i < COUNT(others); i++) others[i] = alloc(8 * MIB);
+  char *p = alloc(8 * MIB);
+  fill(p, 8 * MIB, 1);
+  CHECK(hak_huge_free(p) && kept() == 8 * MIB);
+  CHECK(alloc(2 * MIB) == p && hak_huge_usable(p) == 2 * MIB && kept() == 6 * MIB);
+  CHECK(alloc(3 * MIB) == p + 2 * MIB && hak_huge_usable(p + 2 * MIB) == 3 * MIB);
+  CHECK_EQUAL(kept(), 2 * MIB);
+  CHECK(filled(p, 5 * MIB, 1));
+  CHECK(hak_huge_around(p + 3 * MIB) == p + 2 * MIB && hak_huge_around(p + 6 * MIB) == NULL);
+  CHECK(hak_huge_free(p + 2 * MIB) && hak_huge_free(p));
+  CHECK(alloc(5 * MIB) == p && hak_huge_usable(p) == 5 * MIB && kept() == 2 * MIB);
+  CHECK(filled(p, 5 * MIB, 1));
+  CHECK(hak_huge_free(p) && kept() == 7 * MIB);
+  // As much as has to go goes from the end.
+  CHECK_EQUAL(hak_huge_cache_trim(3 * MIB), 2 * MIB + 3 * MIB);
+  CHECK_EQUAL(kept(), 2 * MIB);
+  CHECK(alloc(2 * MIB) == p && filled(p, 2 * MIB, 1) && hak_huge_free(p));
+  for (unsigned i = 0; i < COUNT(others); i++) CHECK(hak_huge_free(others[i]));
+}
+ISOLATED(split_and_joined)
+
+// Nothing is lost on the way, nor is more kept beside what is in use than was in use at most, and an
+// eighth or 8 MiB.
+static void nothing_is_lost(void) {
+  enum { LIVE = 12, ROUNDS_ = 4000 };
+  set_up(128 * MIB);
+  hak_huge_cache_trim(0);
+  size_t address_space = status_kib("VmSize:"), mappings = mapping_count(), most = 0;
+  char *p[LIVE] = {NULL};
+  uint64_t seed = 1;
+  for (unsigned i = 0; i < ROUNDS_; i++) {
+    unsigned k = (unsigned)chance_below(&seed, LIVE);
+    if (p[k]) {
+      CHECK(p[k][0] == (char)k && p[k][hak_huge_usable(p[k]) - 1] == (char)k);
+      CHECK(hak_huge_free(p[k]));
+    }
+    CHECK((p[k] = alloc(MIB + chance_below(&seed, 1 + chance_below(&seed, 12 * MIB)))) != NULL);
+    p[k][0] = p[k][hak_huge_usable(p[k]) - 1] = (char)k;
+    if (i % 300 == 0) hak_huge_cache_trim(chance_below(&seed, 16) * MIB);
+    if (hak_mapped.huge_bytes > most) most = hak_mapped.huge_bytes;
+    CHECK(kept() + hak_mapped.huge_bytes <= most + (most / 8 > 8 * MIB ? most / 8 : 8 * MIB));
+  }
+  CHECK(hak_huge_cache_counts.reuse > ROUNDS_ / 2);
+  for (unsigned k = 0; k < LIVE; k++) CHECK(hak_huge_free(p[k]));
+  hak_huge_cache_trim(0);
+  CHECK(kept() == 0 && hak_mapped.huge_bytes == 0);
+  if (!SANITIZED) CHECK(status_kib("VmSize:") <= address_space + 100 * KIB);
+  CHECK(mapping_count() <= mappings + 2);
+}
+ISOLATED(nothing_is_lost)
+
 // Blocks of zeros that are used in full take kept mappings, and are zero all the same.
 static void zeros_that_fill_are_cleared(void) {
   set_up(64 * MIB);
@@ -212,7 +274,7 @@ static void zeros_that_fill_are_cleared(void) {
   // So are shorter ones; a mapping that is longer is cleared as far as it was asked for.
   unsigned longer = 0;
   for (unsigned i = 0; i < 50; i++) {
-    size_t size = i & 1 ? 2 * MIB : 4 * MIB;
+    size_t size = i & 1 ? 3 * MIB : 4 * MIB;
     char *p = hak_huge_alloc(size, 1, true);
     CHECK(p && all_zero(p, size));
     longer += hak_huge_usable(p) > size;
@@ -305,7 +367,8 @@ static void trimmed_to_a_sum(void) {
   size_t in_use = hak_mapped.superslab_bytes;
   for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(900 * KIB)) != NULL);
   for (unsigned i = 0; i < BLOCKS; i++) hak_free(p[i]);
-  CHECK((first = alloc(3 * MIB)) && (second = alloc(4 * MIB)));
+  void *between = NULL; // or they would be one
+  CHECK((first = alloc(3 * MIB)) && (between = alloc(2 * MIB)) && (second = alloc(4 * MIB)));
   uint64_t began = hak_os_clock_ms();
   CHECK(hak_huge_free(first) && hak_huge_free(second));
   CHECK_EQUAL(kept(), 7 * MIB);
@@ -385,12 +448,12 @@ static void *churn(void *argument) {
     unsigned k = (unsigned)chance_below(&seed, COUNT(mine));
     if (mine[k]) {
       CHECK_EQUAL(mine[k][0], (uintptr_t)mine[k] ^ (uintptr_t)argument);
-      CHECK_EQUAL(mine[k][131071], (uintptr_t)argument); // the last word of the first MiB
+      CHECK_EQUAL(mine[k][hak_huge_usable(mine[k]) / 8 - 1], (uintptr_t)argument);
       CHECK(hak_huge_free(mine[k]));
     }
     CHECK((mine[k] = alloc(MIB + chance_below(&seed, 6 * MIB))) != NULL);
     mine[k][0] = (uintptr_t)mine[k] ^ (uintptr_t)argument;
-    mine[k][131071] = (uintptr_t)argument;
+    mine[k][hak_huge_usable(mine[k]) / 8 - 1] = (uintptr_t)argument;
     if (i % 64 == 0) hak_huge_cache_trim(chance_below(&seed, 16) * MIB);
   }
   for (unsigned k = 0; k < COUNT(mine); k++)
@@ -438,6 +501,8 @@ int main(void) {
     ISOLATED_TEST(freed_mappings_serve_again),
     ISOLATED_TEST(few_stay_long),
     ISOLATED_TEST(growth_counts),
+    ISOLATED_TEST(split_and_joined),
+    ISOLATED_TEST(nothing_is_lost),
     ISOLATED_TEST(best_fit),
     ISOLATED_TEST(calloc_stays_untouched),
     ISOLATED_TEST(short_ones_are_kept),
