@@ -131,12 +131,13 @@ ISOLATED(few_stay_long)
 // The one that fits best; none that is far too long or far too short.
 static void best_fit(void) {
   set_up(64 * MIB);
-  void *p[4];
+  void *p[4], *between[4]; // or they might become one
   const size_t sizes[] = {8 * MIB, 2 * MIB, 3 * MIB, 5 * MIB};
   hak_huge_free(alloc(60 * MIB)); // the bound is not learnt yet: not kept
   CHECK_EQUAL(kept(), 0);
   void *other = alloc(16 * MIB); // there are not few
-  for (unsigned i = 1; i < 4; i++) CHECK((p[i] = alloc(sizes[i])) != NULL);
+  for (unsigned i = 1; i < 4; i++)
+    CHECK((p[i] = alloc(sizes[i])) != NULL && (between[i] = alloc(2 * MIB)) != NULL);
   CHECK(hak_huge_free(p[1]) && hak_huge_free(p[2]));
   CHECK(alloc(2 * MIB + 4096) == p[2]);
   CHECK(hak_huge_free(p[3])); // 2 and 5
@@ -152,6 +153,7 @@ static void best_fit(void) {
   void *aligned = hak_huge_alloc(2 * MIB, 64 * MIB, false), *small = alloc(5000);
   CHECK(((uintptr_t)aligned & (64 * MIB - 1)) == 0 && small != NULL && kept() > MIB);
   CHECK(hak_huge_free(small) && hak_huge_usable(small) == 0 && kept() < 2 * MIB);
+  for (unsigned i = 1; i < 4; i++) CHECK(hak_huge_free(between[i]));
   CHECK(hak_huge_free(other));
 }
 ISOLATED(best_fit)
