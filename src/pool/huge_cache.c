@@ -173,12 +173,10 @@ static size_t evict_oldest(size_t much) {
 
 // Evicts until no more than so many bytes are held; those that went.
 static size_t evict_above(uint64_t most) {
-  size_t sum = 0, went = 1;
-  while (went) {
-    uint64_t now = hak_load_relaxed(&held);
-    if (now <= most) break;
-    sum += went = evict_oldest(now - most);
-  }
+  size_t sum = 0, went;
+  uint64_t now;
+  while ((now = hak_load_relaxed(&held)) > most && (went = evict_oldest(now - most)) != 0)
+    sum += went;
   return sum;
 }
 
@@ -198,10 +196,9 @@ static uint64_t beside(uint64_t live) {
 
 // So many bytes may be held when a mapping of size bytes is; 0: it may not.
 static uint64_t bound_with(size_t size) {
-  uint64_t bound = bound_now(), most = UNUSED_MOST + hak_load_relaxed(&swung);
-  most += hak_load_relaxed(&hak_mapped.huge_bytes);
+  uint64_t bound = bound_now(), live = hak_load_relaxed(&hak_mapped.huge_bytes);
   if (size > bound) return 0;
-  uint64_t room = beside(hak_load_relaxed(&hak_mapped.huge_bytes));
+  uint64_t most = UNUSED_MOST + hak_load_relaxed(&swung) + live, room = beside(live);
   if (most > room) most = room;
   if (most > bound) most = bound;
   return most > size ? most : size;
