@@ -150,6 +150,7 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   hak_pagemap_set(p, entry_for(total, has_advice));
   hak_fetch_add_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total);
+  hak_huge_cache_used();
   return p;
 }
 
@@ -216,6 +217,7 @@ void *hak_huge_resize(void *p, size_t size) {
   else if (grows && !full && had_advice) hak_os_huge_pages(target, total, false);
   hak_pagemap_set(target, entry_for(total, grows ? full : had_advice));
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total - (int64_t)old_total);
+  hak_huge_cache_used();
   return target;
 }
 

@@ -39,23 +39,25 @@ static _Atomic uint64_t held;
 // half of it has sufficed for a while. All relaxed: they steer, nothing depends on them.
 // Until then none stays: what a peak leaves goes back at once.
 #define BOUND_MIN ((uint64_t)8 << 20)
-#define REGRET_MS 250
+#define REGRET_MS \
+  900 // below CALM_MS: what is kept for a load that comes later is gone before it comes
 #define REGRETS_PER_DOUBLING 4
 #define CALM_MS 1000
 // Beside one mapping, no more than that in addition to as much as the program holds: all of it
-// may fall asleep. What a load had to map anew because of this is worth an eighth of it: who
+// may fall asleep. What a load had to map anew because of this is worth half of it: who
 // swings again and again keeps more each time.
 #define UNUSED_MOST ((uint64_t)16 << 20)
-#define SWING_SHARE 8
-// Nor more, with what is in use, than was in use at most, and an eighth of that or so much: as lengths
-// change, what is kept may be of no use.
+#define SWING_SHARE 2
+// Nor more, with what is in use, than was in use at most since the tending before the last, and an
+// eighth of that or so much: as lengths change, what is kept may be of no use.
 #define PEAK_PART 8
 #define PEAK_LEAST ((uint64_t)8 << 20)
 static _Atomic uint64_t learnt; // bytes, BOUND_MIN or more, or 0
 static _Atomic uint64_t swung;  // bytes on top of UNUSED_MOST
-static _Atomic uint64_t peak;   // bytes of all huge blocks, at most, until half of it suffices
 static _Atomic uint32_t regrets;
 static _Atomic uint64_t refused_at, unused_at, needed_at; // ms; unused_at: because of UNUSED_MOST
+// Bytes of all huge blocks, at most: since peak_since, and in the time before that.
+static _Atomic uint64_t peak, peak_before, peak_since;
 
 hak_huge_cache_counts_t hak_huge_cache_counts;
 
@@ -143,11 +145,9 @@ static size_t evict(unsigned i, uint64_t word, size_t much) {
   char *p = start_of(word);
   size_t size = length_of(word), keep = 0;
   if (much + HAK_SUPERSLAB_SIZE < size) keep = hak_align_down(size - much, HAK_SUPERSLAB_SIZE);
+  // First, so that others find it while the kernel unmaps.
+  if (keep && !place(word_of(p, keep), at)) keep = 0;
   hak_huge_cache_unmap(p + keep, size - keep);
-  if (keep && !place(word_of(p, keep), at)) {
-    hak_huge_cache_unmap(p, keep);
-    keep = 0;
-  }
   left(size - keep);
   hak_fetch_add_relaxed(&hak_huge_cache_counts.evict, 1);
   return size - keep;
@@ -186,21 +186,29 @@ uint64_t hak_huge_cache_room(void) {
   return bound > UNUSED_MOST ? bound : UNUSED_MOST;
 }
 
+void hak_huge_cache_used(void) {
+  uint64_t live = hak_load_relaxed(&hak_mapped.huge_bytes);
+  if (live > hak_load_relaxed(&peak)) hak_store_relaxed(&peak, live);
+}
+
 // So many bytes may be held beside so many that are in use.
 static uint64_t beside(uint64_t live) {
-  uint64_t top = hak_load_relaxed(&peak);
-  if (live > top) hak_store_relaxed(&peak, top = live);
+  uint64_t top = hak_load_relaxed(&peak), before = hak_load_relaxed(&peak_before);
+  if (top < before) top = before;
+  if (top < live) top = live;
   uint64_t more = top / PEAK_PART > PEAK_LEAST ? top / PEAK_PART : PEAK_LEAST;
   return top - live + more;
 }
 
 // So many bytes may be held when a mapping of size bytes is; 0: it may not.
-static uint64_t bound_with(size_t size) {
+// *unused: less than otherwise, because of UNUSED_MOST.
+static uint64_t bound_with(size_t size, bool *unused) {
   uint64_t bound = bound_now(), live = hak_load_relaxed(&hak_mapped.huge_bytes);
   if (size > bound) return 0;
   uint64_t most = UNUSED_MOST + hak_load_relaxed(&swung) + live, room = beside(live);
-  if (most > room) most = room;
-  if (most > bound) most = bound;
+  if (room > bound) room = bound;
+  *unused = most < room;
+  if (!*unused) most = room;
   return most > size ? most : size;
 }
 
@@ -220,8 +228,8 @@ static void *join(char *p, size_t *size, uint64_t most) {
 }
 
 void hak_huge_cache_put(void *p, size_t size) {
-  uint64_t bound = bound_with(size), now = hak_os_clock_ms();
-  bool kept = false, evicted = false;
+  bool kept = false, evicted = false, unused = false;
+  uint64_t bound = bound_with(size, &unused), now = hak_os_clock_ms();
   if (bound) {
     p = join(p, &size, bound);
     hak_fetch_add_relaxed(&held, size);
@@ -235,23 +243,23 @@ void hak_huge_cache_put(void *p, size_t size) {
   if (!kept) hak_huge_cache_unmap(p, size);
   if (!kept || evicted) {
     hak_store_relaxed(&refused_at, now);
-    if (bound && bound < bound_now()) hak_store_relaxed(&unused_at, now);
+    if (unused) hak_store_relaxed(&unused_at, now);
   }
 }
 
 // Of a request `fresh` bytes have to be mapped because they were not kept.
 static void missed(size_t size, size_t fresh) {
-  uint64_t now = hak_os_clock_ms();
+  uint64_t now = hak_os_clock_ms(), most = hak_option(HUGE_CACHE);
   evict_above(beside(hak_load_relaxed(&hak_mapped.huge_bytes) + size));
-  if (now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
+  // One that is longer than all that may be kept teaches nothing, nor that it cannot be had.
+  if (size > most || now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
   hak_store_relaxed(&needed_at, now);
-  if (now - hak_load_relaxed(&unused_at) <= REGRET_MS &&
-      hak_load_relaxed(&swung) < hak_option(HUGE_CACHE))
+  if (now - hak_load_relaxed(&unused_at) <= REGRET_MS && hak_load_relaxed(&swung) < most)
     hak_fetch_add_relaxed(&swung, fresh / SWING_SHARE);
   if (hak_fetch_add_relaxed(&regrets, 1) < REGRETS_PER_DOUBLING) return;
   hak_store_relaxed(&regrets, 0u);
   uint64_t bound = hak_load_relaxed(&learnt);
-  if (bound < hak_option(HUGE_CACHE)) hak_store_relaxed(&learnt, bound ? bound * 2 : BOUND_MIN);
+  if (bound < most) hak_store_relaxed(&learnt, bound ? bound * 2 : BOUND_MIN);
 }
 
 // Whether a mapping of b bytes serves a request better than one of a bytes.
@@ -297,7 +305,14 @@ void hak_huge_cache_tend(void) {
     uint64_t half = hak_load_relaxed(&learnt) / 2;
     hak_store_relaxed(&learnt, half < BOUND_MIN ? 0 : half);
     hak_store_relaxed(&swung, hak_load_relaxed(&swung) / 2);
-    hak_store_relaxed(&peak, hak_load_relaxed(&peak) / 2);
+  }
+  // Of what is used a little, and is young therefore, what nobody took goes back as well.
+  if ((int64_t)(now - hak_load_relaxed(&peak_since)) >= CALM_MS) {
+    hak_store_relaxed(&peak_since, now);
+    hak_store_relaxed(&peak_before, hak_load_relaxed(&peak));
+    uint64_t live = hak_load_relaxed(&hak_mapped.huge_bytes);
+    hak_store_relaxed(&peak, live);
+    evict_above(beside(live));
   }
   for (unsigned i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
@@ -307,19 +322,33 @@ void hak_huge_cache_tend(void) {
   try_again();
 }
 
+// No block is in a kept mapping. Pages of entries may have been copied before these were taken, of
+// parts that were joined too, or after others were set, or with the root that has no leaf yet.
+static void forget(char *p, size_t size) {
+  for (char *end = p + size; p < end; p += HAK_SUPERSLAB_SIZE) {
+    hak_pagemap_entry_t *entry = hak_pagemap_entry(p);
+    if (entry) hak_store_if_other(entry, (uint64_t)0);
+  }
+}
+
 void hak_huge_cache_after_fork(void) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
     if (!word) continue;
-    sum += length_of(word);
     // The page of this word may have been copied before it was raised.
     if (hak_load_relaxed(&places_used) <= i) hak_store_relaxed(&places_used, i + 1);
-    // The page of the entry may have been copied before it was taken.
-    hak_pagemap_set(start_of(word), 0);
+    forget(start_of(word), length_of(word));
+    if (hak_pagemap_prepare(start_of(word))) {
+      sum += length_of(word);
+    } else {
+      hak_store_relaxed(&cache.place[i], (uint64_t)0);
+      hak_os_unmap(start_of(word), length_of(word));
+    }
   }
   hak_store_if_other(&held, sum);
-  hak_store_if_other(&hak_mapped.cached_bytes, sum);
+  uint64_t had = hak_load_relaxed(&hak_mapped.cached_bytes);
+  if (had != sum) hak_mapped_add(&hak_mapped.cached_bytes, (int64_t)(sum - had));
   // Its links may be older than its top, for the same reason: the child forgets them.
   hak_store_if_other(&refused, (hak_refused_t *)NULL);
 }

@@ -24,6 +24,9 @@ void *hak_huge_cache_take(size_t size, size_t *have);
 // space does at a later tending or trim.
 void hak_huge_cache_unmap(void *p, size_t size);
 
+// To be called after the sum of all huge blocks has risen (relaxed).
+void hak_huge_cache_used(void);
+
 // So many bytes of huge blocks are few: 16 MiB, or what a load has shown that it needs again and
 // again if that is more; 0 where none is ever kept (relaxed).
 uint64_t hak_huge_cache_room(void);

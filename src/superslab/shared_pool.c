@@ -28,7 +28,7 @@ static _Atomic uint32_t empty_count; // about how many SuperSlabs are empty
 // one more stay (of many an eighth more), and half of them go once none has happened for
 // a while. A peak that is freed once therefore goes back at once, and a load that swings
 // pays for the first swings only. All relaxed: they steer, nothing depends on them.
-#define REGRET_MS 250
+#define REGRET_MS 900
 #define CALM_MS 1000
 #define KEEP_MAX 4096
 static _Atomic uint32_t keep_limit;               // if above hak_pool_kept
