@@ -39,8 +39,7 @@ static _Atomic uint64_t held;
 // half of it has sufficed for a while. All relaxed: they steer, nothing depends on them.
 // Until then none stays: what a peak leaves goes back at once.
 #define BOUND_MIN ((uint64_t)8 << 20)
-#define REGRET_MS \
-  900 // below CALM_MS: what is kept for a load that comes later is gone before it comes
+#define REGRET_MS 900 // below CALM_MS, after which what is kept would be gone again
 #define REGRETS_PER_DOUBLING 4
 #define CALM_MS 1000
 // Beside one mapping, no more than that in addition to as much as the program holds: all of it
