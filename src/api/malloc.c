@@ -11,6 +11,7 @@
 #include "thread/audit.h"
 #include "thread/first.h"
 #include "thread/front.h"
+#include "thread/ring.h"
 
 #define PART(name) HAK_INTERNAL extern const char hak_api_part_##name
 PART(aligned);
@@ -115,12 +116,24 @@ static size_t padded(const hak_block_t *block, size_t size) {
   return larger ? hak_class_padded(size) : size;
 }
 
+// Runs that this thread keeps are no reason to copy a block: they may lie behind it, or be taken for
+// the copy where there is no room behind that.
+HAK_NOINLINE static bool resize_l25(hak_slab_t *slab, size_t size) {
+  if (hak_l25_resize(slab, size)) return true;
+  hak_heap_t *heap = size <= HAK_L25_MAX ? hak_heap_enter() : NULL;
+  if (!heap) return false;
+  bool kept = heap->kept_count != 0;
+  if (kept) hak_ring_release_runs(heap);
+  hak_heap_leave(heap);
+  return kept && hak_l25_resize(slab, size);
+}
+
 // The block itself, larger or smaller; NULL if it has to move.
 HAK_INLINE void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_GUARD) return NULL; // it ends where its page does
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable ? p : NULL;
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
-    return hak_l25_resize(block->slab, size + HAK_TAIL) ? p : NULL;
+    return resize_l25(block->slab, size + HAK_TAIL) ? p : NULL;
   // Otherwise a block keeps the contents unless more than half of it would lie idle, or a block of
   // a nursery would be as large again; and its size, if it is no mapping of its own.
   size_t total = size + HAK_TAIL;

@@ -9,7 +9,7 @@
 // A place is empty (0) or names a mapping: unit of address space << 37 | length in 4 KiB.
 #define LENGTH_BITS 37
 #define UNIT_SHIFT 12
-#define PLACES 64u
+#define PLACES 256u
 
 // All in one OS page: fork copies it at one moment. A mapping is in one place at most,
 // and who swaps its word for 0 has it to himself.

@@ -200,6 +200,27 @@ static void kept_runs_stay_whole(void) {
 }
 ISOLATED(kept_runs_stay_whole)
 
+// A block that grows is not copied because of a run that this thread keeps behind it.
+static void kept_runs_make_room(void) {
+  char *p[8];
+  learn(100000);
+  for (unsigned i = 0; i < 8; i++) CHECK((p[i] = hak_malloc(100000)) != NULL);
+  for (unsigned i = 0; i < 8; i++)
+    for (unsigned k = 0; k < 8; k++) {
+      if (i == k || !p[i] || !p[k] || hak_slab_lookup(p[k]) != hak_slab_lookup(p[i]) + 2) continue;
+      fill(p[i], 98304, i);
+      hak_free(p[k]);
+      CHECK_EQUAL(kept_count(), kept_of(1, MIB));
+      char *grown = hak_realloc(p[i], 200000);
+      CHECK(grown == p[i] && filled(p[i], 98304, i) && hak_malloc_usable_size(p[i]) >= 200000);
+      CHECK_EQUAL(kept_count(), 0);
+      hak_free(p[i]);
+      return;
+    }
+  CHECK(!"two of eight blocks lie side by side");
+}
+ISOLATED(kept_runs_make_room)
+
 // Blocks of one slab that stay, among longer ones that come and go, must not come to lie in
 // SuperSlabs of their own each: 128 MiB of them took 1.5 GiB once.
 static void what_stays_is_packed(void) {
@@ -437,6 +458,7 @@ int main(void) {
     ISOLATED_TEST(places_are_kept),
     ISOLATED_TEST(others_blocks),
     ISOLATED_TEST(kept_runs_stay_whole),
+    ISOLATED_TEST(kept_runs_make_room),
     ISOLATED_TEST(what_stays_is_packed),
     ISOLATED_TEST(kept_runs_follow_use),
     ISOLATED_TEST(many_threads_share_what_is_kept),
