@@ -66,7 +66,7 @@ HAK_API void hak_free_sized(void *p, size_t size);
 HAK_API void hak_free_aligned_sized(void *p, size_t alignment, size_t size);
 
 // Alignment must be a power of two (0 is none); otherwise NULL with errno = EINVAL. size
-// need not be a multiple of it (C23 7.24.3.1). Above 64 KiB of alignment each block is a
+// need not be a multiple of it (C23 7.24.3.1). Above 1 MiB of alignment each block is a
 // mapping of its own.
 HAK_API_MALLOC void *hak_aligned_alloc(size_t alignment, size_t size) HAK_API_SIZE(2);
 // glibc's memalign: an alignment that is no power of two is rounded up to one; above
@@ -110,7 +110,7 @@ typedef struct hak_stats {
   uint64_t tiny_allocs;       // of allocs, up to 1280 bytes
   uint64_t l2_allocs;         // of allocs, above that and up to 56 KiB
   uint64_t l25_allocs;        // of allocs, above that and up to 1 MiB
-  uint64_t huge_allocs;       // of allocs, above that, or aligned to more than 64 KiB
+  uint64_t huge_allocs;       // of allocs, above that, or aligned to more
   uint64_t frees;             // blocks taken back since start
   uint64_t superslab_bytes;   // SuperSlab memory committed (usable, not all resident)
   uint64_t huge_bytes;        // bytes in huge mappings

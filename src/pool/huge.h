@@ -1,4 +1,4 @@
-// huge.h: blocks above 1 MiB (or aligned to more than 64 KiB, or shrunk from there): a mapping each,
+// huge.h: blocks above 1 MiB (or aligned to more than that, or shrunk from there): a mapping each,
 // 2 MiB-aligned, described by its pagemap entry alone. Mappings of freed blocks are kept
 // for a while (pool/huge_cache.h).
 //

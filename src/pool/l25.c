@@ -42,21 +42,24 @@ static hak_fill_found_t look(const void *p, size_t size) {
 // blocks that are hardly used.
 static hak_fill_t fill = {.doubts = true, .look = look};
 
-static bool map(size_t size, hak_claim_t *claim) {
-  // Never in the secure library: sealing writes to blocks that the program may leave alone.
-  bool fills = !HAK_SECURE && hak_fill_allowed(HAK_SUPERSLAB_SIZE) &&
+static bool map(size_t size, unsigned at, bool gaps, hak_claim_t *claim) {
+  // Never in the secure library: sealing writes to blocks that the program may leave alone. Nor
+  // where the next such blocks would leave slabs between them.
+  bool fills = !HAK_SECURE && !gaps && hak_fill_allowed(HAK_SUPERSLAB_SIZE) &&
                hak_fill_expected(&fill, HAK_SUPERSLAB_SIZE);
-  if (!hak_pool_map(hak_l25_slabs(size), 0, fills, claim)) return false;
+  if (!hak_pool_map(hak_l25_slabs(size), at, fills, claim)) return false;
   if (!fills && !hak_load_relaxed(&fill.sample))
     hak_fill_sample(&fill, hak_slab_start(claim->slab), size);
   return true;
 }
 
-void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed) {
+void *hak_l25_alloc(size_t size, size_t alignment, bool *zeroed) {
   hak_claim_t got;
-  if (!hak_pool_find(hak_l25_slabs(size), 0, &got) && !map(size, &got)) return NULL;
+  unsigned n = hak_l25_slabs(size), step = (unsigned)(alignment >> HAK_SLAB_SHIFT);
+  unsigned at = step > 1 ? hak_pool_at(step) : 0;
+  if (!hak_pool_find(n, at, &got) && !map(size, at, at && n % step != 0, &got)) return NULL;
   *zeroed = got.slab->zeroed;
-  return hak_l25_make(got.slab, size, aligned);
+  return hak_l25_make(got.slab, size, alignment > 1);
 }
 
 // What the last OS page of a block has left over is a gap in front of it, so that no more pages are

@@ -13,9 +13,9 @@
 
 #define HAK_L25_GRAIN ((size_t)4096)
 
-// size 1..HAK_L25_MAX. aligned: it starts at a multiple of 64 KiB, as it does if size is one of
-// 4 KiB. NULL: out of memory.
-void *hak_l25_alloc(size_t size, bool aligned, bool *zeroed);
+// size 1..HAK_L25_MAX; alignment: a power of two up to HAK_L25_MAX, above 1 it counts as 64 KiB at
+// least, as it does if size is a multiple of 4 KiB. NULL: out of memory.
+void *hak_l25_alloc(size_t size, size_t alignment, bool *zeroed);
 // A free in two steps. Claim: the run is nobody's but the caller's from here on;
 // false if another thread has freed it meanwhile. Then either release it, or take it
 // apart: its slabs, whose number that gives, are the caller's to make blocks of.
@@ -23,7 +23,7 @@ bool hak_l25_claim(hak_slab_t *head);
 void hak_l25_release(hak_slab_t *head);
 unsigned hak_l25_take_apart(hak_slab_t *head);
 // A block of neighbouring slabs that are the caller's; contents are what they were.
-// aligned: see hak_l25_alloc.
+// aligned: it starts where they do, as it does if size is a multiple of 4 KiB.
 void *hak_l25_make(hak_slab_t *head, size_t size, bool aligned);
 // Slabs of a block of that size, at most HAK_L25_MAX.
 HAK_INLINE unsigned hak_l25_slabs(size_t size) {

@@ -95,9 +95,10 @@ static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
 // Single slabs come from the low end and runs from the high end, which keeps long
 // runs together.
 static uint32_t choose(uint32_t mask, unsigned n, unsigned more) {
-  uint32_t runs = hak_runs_of(mask, n), rest = mask;
+  bool placed = more >= HAK_SLABS_PER_SUPERSLAB; // it is hak_pool_at
+  uint32_t runs = hak_runs_of(mask, n) & (placed ? more : HAK_ALL_FREE), rest = mask;
   if (!runs) return 0;
-  if (n > 1) return hak_ones(hak_high_bit(runs), n);
+  if (n > 1 || placed) return hak_ones(hak_high_bit(runs), n);
   if (HAK_SECURE) return hak_ones(hak_seal_pick(mask, RANDOM_SLABS), 1);
   for (unsigned i = 0; i <= more && rest; i++) rest &= rest - 1;
   return mask & ~rest;
@@ -170,16 +171,16 @@ bool hak_pool_extend(hak_slab_t *slab, unsigned n, unsigned more) {
   return true;
 }
 
-// Claims from one of the SuperSlabs that the index has at the level and in the band; a level
-// of less than n slabs promises a part, and so only some of them are looked at.
+// Claims from one of the SuperSlabs that the index has at the level and in the band; where that
+// promises a part only some of them are looked at.
 // Inlined: 2 % of the instructions that the start of a process costs.
-HAK_INLINE bool find_in(unsigned level, unsigned band, unsigned n, unsigned more,
+HAK_INLINE bool find_in(bool in_part, unsigned level, unsigned band, unsigned n, unsigned more,
                         hak_claim_t *claim) {
-  unsigned looks = 1u << level < n ? LOOKS : UINT_MAX;
+  unsigned looks = in_part ? LOOKS : UINT_MAX;
   for (uint32_t number = 1; looks-- && (number = hak_index_find(level, band, number)) != 0;
        number++) {
     if (claim_in(number, n, more, claim)) return true;
-    if (1u << level >= n) hak_index_publish(number); // the index promised too much
+    if (!in_part) hak_index_publish(number); // the index promised too much
   }
   return false;
 }
@@ -187,10 +188,13 @@ HAK_INLINE bool find_in(unsigned level, unsigned band, unsigned n, unsigned more
 // In the bands up to the last in their order, then in the empty ones.
 static bool find_to(unsigned last, unsigned n, unsigned more, hak_claim_t *claim) {
   unsigned part = hak_high_bit(n), all = part + ((n & (n - 1)) != 0);
+  // With n + step - 1 neighbours n are at a multiple of step, the second bit of hak_pool_at.
+  if (more >= HAK_SLABS_PER_SUPERSLAB) all = hak_high_bit(2 * (n + hak_low_bit(more - 1)) - 3);
   for (unsigned band = HAK_BAND_FIRST; band <= last; band++)
-    if ((part != all && find_in(part, band, n, more, claim)) || find_in(all, band, n, more, claim))
+    if ((part != all && find_in(true, part, band, n, more, claim)) ||
+        find_in(false, all, band, n, more, claim))
       return true;
-  return find_in(HAK_LEVEL_EMPTY, HAK_BAND_ANY, n, more, claim);
+  return find_in(false, HAK_LEVEL_EMPTY, HAK_BAND_ANY, n, more, claim);
 }
 
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim) {

@@ -21,12 +21,15 @@ typedef struct {
 
 // n (1..16) neighbouring slabs that now belong to the caller. With n = 1 up to
 // `more` single slabs of the same SuperSlab come along, claimed by the same
-// compare-and-swap. zeroed of a slab (a run: of its first) says that the memory
+// compare-and-swap; if it is hak_pool_at(step) none does, and the slab or run begins at a
+// multiple of step slabs. zeroed of a slab (a run: of its first) says that the memory
 // reads as zero.
 // find: from SuperSlabs that have memory, the fullest HOT ones first, then those
 // that drain, then empty ones; false: no room. map: from a new one; false: out of
 // memory.
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
+// The mask of the slabs of a SuperSlab at multiples of step, which is 2, 4, 8 or 16.
+HAK_INLINE uint32_t hak_pool_at(unsigned step) { return UINT32_MAX / ((1u << step) - 1); }
 // Claims the `more` slabs behind a run of n that the caller has; false: not all of them are free.
 bool hak_pool_extend(hak_slab_t *slab, unsigned n, unsigned more);
 // find_unused: 1 + up to more single slabs, not from SuperSlabs that drain; for slabs

@@ -216,25 +216,25 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   return take_l2(heap, ring, slab, mask, zeroed);
 }
 
-static void *take_l25(hak_heap_t *heap, size_t size, bool aligned, bool *zeroed) {
-  hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size));
+static void *take_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
+  hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size), alignment);
   if (kept) {
     hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
-    return hak_l25_make(kept, size, aligned);
+    return hak_l25_make(kept, size, alignment > 1);
   }
   bool fresh = false;
-  void *p = hak_l25_alloc(size, aligned, &fresh);
+  void *p = hak_l25_alloc(size, alignment, &fresh);
   if (!p) {
     hak_heap_reclaim_all(heap, 0);
-    p = hak_l25_alloc(size, aligned, &fresh);
+    p = hak_l25_alloc(size, alignment, &fresh);
   }
   if (zeroed) *zeroed = fresh;
   return p;
 }
 
-static void *alloc_l25(hak_heap_t *heap, size_t size, bool aligned, bool *zeroed) {
+static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   hak_tend(heap);
-  void *p = take_l25(heap, size, aligned, zeroed);
+  void *p = take_l25(heap, size, alignment, zeroed);
   if (p) hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
   return p;
 }
@@ -283,7 +283,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) total = hak_nursery_takes(total);
   if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
   else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, exact, zeroed);
-  else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, false, zeroed);
+  else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, 1, zeroed);
   else p = alloc_huge(heap, total, 1, zeroed);
   hak_heap_leave(heap);
   return hand_out(p, size);
@@ -349,8 +349,8 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return NULL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) hak_nursery_takes(total);
-  void *p = alignment <= HAK_SLAB_SIZE && total <= HAK_L25_MAX
-                ? alloc_l25(heap, total ? total : 1, true, zeroed)
+  void *p = alignment <= HAK_L25_MAX && total <= HAK_L25_MAX
+                ? alloc_l25(heap, total ? total : 1, alignment, zeroed)
                 : alloc_huge(heap, total, alignment, zeroed);
   hak_heap_leave(heap);
   return hand_out(p, size);

@@ -144,10 +144,13 @@ static void missed(hak_heap_t *heap) {
         heap->kept_most ? 2 * heap->kept_most : (uint32_t)(KEPT_MIN >> HAK_SLAB_SHIFT);
 }
 
-hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n) {
+hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n, size_t alignment) {
   heap->kept_used = true;
+  // The length, and what of the number is to be 0.
+  uint32_t those = (uint32_t)((alignment - 1) >> HAK_SLAB_SHIFT << HAK_KEPT_LENGTH_BITS) |
+                   ((1u << HAK_KEPT_LENGTH_BITS) - 1);
   for (uint32_t i = heap->kept_count; i-- > 0;)
-    if (hak_kept_length(heap->kept[i]) == n) return hak_kept_head(take_out(heap, i));
+    if ((heap->kept[i] & those) == n) return hak_kept_head(take_out(heap, i));
   missed(heap);
   return NULL;
 }

@@ -65,8 +65,9 @@ HAK_INLINE unsigned hak_kept_length(uint32_t run) {
 HAK_INLINE hak_slab_t *hak_kept_head(uint32_t run) {
   return hak_slab_at(run >> HAK_KEPT_LENGTH_BITS);
 }
-// The run of n slabs that this thread freed last; NULL if none is kept.
-hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n);
+// The run of n slabs that this thread freed last, of those that start at a multiple of alignment;
+// NULL if none is kept. A run starts at one of 64 KiB at least.
+hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n, size_t alignment);
 // Keeps a freed run (kind FREE, slabs not in the free mask); older ones may go.
 void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head);
 // Releases all kept runs.

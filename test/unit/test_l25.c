@@ -20,7 +20,7 @@ static uint32_t free_mask(const hak_slab_t *slab) {
 }
 static void *alloc(size_t size) {
   bool zeroed;
-  char *p = hak_l25_alloc(size, true, &zeroed);
+  char *p = hak_l25_alloc(size, HAK_SLAB_SIZE, &zeroed);
   CHECK(p != NULL);
   if (zeroed) CHECK(all_zero(p, hak_l25_usable(head_of(p))));
   return p;
@@ -64,7 +64,7 @@ static void colours(void) {
     bool zeroed;
     size_t size = 1 + chance_below(&seed, HAK_L25_MAX), left = -size & 4095;
     if (i % 8 == 0) size = hak_align_up(size, 4096), left = 0;
-    char *p = hak_l25_alloc(size, false, &zeroed);
+    char *p = hak_l25_alloc(size, 1, &zeroed);
     hak_slab_t *head = head_of(p);
     size_t gap = (uintptr_t)p & (HAK_SLAB_SIZE - 1);
     CHECK(p == head->start && gap % 128 == 0 && gap <= left && gap <= 1024);
@@ -184,6 +184,157 @@ static void one_of_many_frees_wins(void) {
 }
 ISOLATED(one_of_many_frees_wins)
 
+// ---------------------------------------------------------------------------
+// Alignments above that of slabs.
+
+static char *alloc_at(size_t alignment, size_t size) {
+  bool zeroed;
+  char *p = hak_l25_alloc(size, alignment, &zeroed);
+  CHECK(p != NULL);
+  hak_slab_t *head = head_of(p);
+  if (zeroed) CHECK(all_zero(p, hak_l25_usable(head)));
+  CHECK(p == head->start);
+  CHECK_EQUAL(head->run, hak_l25_slabs(size));
+  CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, head->run), 0);
+  if (alignment == 1) return p;
+  CHECK_EQUAL((uintptr_t)p % alignment, 0);
+  CHECK_EQUAL(hak_l25_usable(head), hak_align_up(size, 4096)); // no gap
+  return p;
+}
+static uint32_t number_of(const void *p) { return hak_superslab_number(head_of(p)); }
+static unsigned place_of(const void *p) { return hak_slab_index(head_of(p)) % 32; }
+
+static void every_alignment(void) {
+  hak_process_init();
+  hak_option(LRU_SHARE) = 0;
+  static const size_t sizes[] = {1,      4096,   5000,   65536,  65537,  100000,      131072,
+                                 196608, 262144, 300001, 524288, 700000, MIB - 65536, MIB};
+  for (size_t alignment = 128 * KIB; alignment <= MIB; alignment *= 2)
+    for (unsigned s = 0; s < COUNT(sizes); s++) {
+      char *p[24];
+      uint32_t before = 0;
+      for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < COUNT(p); i++)
+          fill(p[i] = alloc_at(i % 3 == 2 ? 1 : alignment, sizes[s]), sizes[s], i);
+        if (round == 0) before = hak_superslab_count();
+        CHECK_EQUAL(hak_superslab_count(), before); // the same again
+        for (unsigned i = 0; i < COUNT(p); i++) {
+          CHECK(filled(p[i], sizes[s], i));
+          CHECK(free_run(head_of(p[i])));
+        }
+      }
+    }
+  hak_pool_trim(0);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, 0);
+}
+ISOLATED(every_alignment)
+
+// As many as there is room for, and others in what they leave.
+static void aligned_ones_share_a_superslab(void) {
+  hak_process_init();
+  for (size_t alignment = 128 * KIB; alignment <= MIB; alignment *= 2)
+    for (size_t size = 64 * KIB; size <= alignment; size += 64 * KIB) {
+      unsigned places = (unsigned)(2 * MIB / alignment), seen = 0;
+      unsigned left = (unsigned)((alignment - size) / HAK_SLAB_SIZE);
+      char *p[16], *other[16];
+      for (unsigned i = 0; i < places; i++) {
+        fill(p[i] = alloc_at(alignment, size), size, i);
+        CHECK_EQUAL(number_of(p[i]), number_of(p[0]));
+        seen |= 1u << place_of(p[i]) / (32 / places);
+      }
+      CHECK_EQUAL(seen, (1u << places) - 1);
+      for (unsigned i = 0; left && i < places; i++) {
+        fill(other[i] = alloc_at(1, left * HAK_SLAB_SIZE), left * HAK_SLAB_SIZE, 99);
+        CHECK_EQUAL(number_of(other[i]), number_of(p[0]));
+      }
+      CHECK_EQUAL(free_mask(head_of(p[0])), 0);
+      char *next = alloc_at(alignment, size);
+      CHECK(number_of(next) != number_of(p[0]));
+      for (unsigned i = 0; i < places; i++) {
+        CHECK(filled(p[i], size, i));
+        CHECK(free_run(head_of(p[i])));
+        if (left) CHECK(free_run(head_of(other[i])));
+      }
+      CHECK(free_run(head_of(next)));
+      hak_pool_trim(0);
+    }
+}
+ISOLATED(aligned_ones_share_a_superslab)
+
+// A SuperSlab of which only n slabs from place on are free.
+static hak_slab_t *with_hole(unsigned place, unsigned n) {
+  hak_claim_t claim;
+  CHECK(hak_pool_map(16, 0, false, &claim));
+  hak_slab_t *slabs = claim.slab - 16;
+  CHECK(hak_pool_find(16, 0, &claim) && claim.slab == slabs);
+  hak_pool_release(slabs + place, n);
+  return slabs;
+}
+
+static void where_no_aligned_run_is_free_is_passed_over(void) {
+  hak_process_init();
+  hak_slab_t *unfit[40], *fit = NULL;
+  for (unsigned i = 0; i < COUNT(unfit); i++) {
+    if (i == 10) fit = with_hole(13, 7); // 16 to 19 are in it
+    unfit[i] = with_hole(5 + 4 * (i % 6), 6);
+  }
+  CHECK(head_of(alloc_at(256 * KIB, 256 * KIB)) == fit + 16);
+  CHECK_EQUAL(free_mask(fit), hak_ones(13, 3));
+  // None is left, and more of them than a search looks at: a SuperSlab is mapped, and filled first.
+  uint32_t number = hak_superslab_count();
+  for (unsigned i = 0; i < 8; i++) {
+    char *p = alloc_at(256 * KIB, 250000);
+    CHECK_EQUAL(number_of(p), number);
+    CHECK_EQUAL(place_of(p), 28 - 4 * i);
+  }
+  for (unsigned i = 0; i < COUNT(unfit); i++)
+    CHECK_EQUAL(free_mask(unfit[i]), hak_ones(5 + 4 * (i % 6), 6));
+  // What fits there is taken there: a slab, runs of two and of three.
+  CHECK(head_of(alloc_at(256 * KIB, 5000)) == unfit[0] + 8);
+  CHECK_EQUAL(free_mask(unfit[0]), hak_ones(5, 3) | hak_ones(9, 2));
+  CHECK(head_of(alloc_at(128 * KIB, 128 * KIB)) == fit + 14); // that is fuller
+  CHECK(head_of(alloc_at(128 * KIB, 128 * KIB)) == unfit[0] + 6);
+  CHECK_EQUAL(free_mask(unfit[0]), hak_ones(5, 1) | hak_ones(9, 2));
+  CHECK(head_of(alloc_at(1, 128 * KIB)) == unfit[0] + 9);
+  CHECK(head_of(alloc_at(256 * KIB, 180000)) == unfit[1] + 12);
+  CHECK_EQUAL(hak_superslab_count(), number + 1);
+}
+ISOLATED(where_no_aligned_run_is_free_is_passed_over)
+
+// Through the ring, by which runs come back as they were, at odd places too.
+static void all_kinds_mixed(void) {
+  enum { N = 64 };
+  struct {
+    char *p;
+    size_t size;
+  } b[N] = {0};
+  uint64_t seed = 6;
+  for (unsigned i = 0; i < SCALED(40000u); i++) {
+    unsigned k = (unsigned)chance_below(&seed, N);
+    if (b[k].p) {
+      CHECK(filled(b[k].p, b[k].size, k));
+      hak_front_free(b[k].p, "free");
+    }
+    size_t alignment = (size_t)1 << chance_below(&seed, 21);
+    size_t size = chance_below(&seed, 4) ? 200000 : 1 + chance_below(&seed, MIB - 64);
+    bool zeroed;
+    char *p = hak_front_alloc_aligned(alignment, size, &zeroed);
+    CHECK(p != NULL && (uintptr_t)p % alignment == 0);
+    if (zeroed) CHECK(all_zero(p, size));
+    if (i % 16 == 0) CHECK(hak_slab_lookup(p) != NULL);
+    fill(b[k].p = p, b[k].size = size, k);
+  }
+  CHECK_EQUAL(hak_tls_heap->stats[HAK_STAT_huge_alloc], 0);
+  CHECK(hak_tls_heap->stats[HAK_STAT_l25_ring] > 0);
+  hak_heap_check(hak_tls_heap);
+  for (unsigned k = 0; k < N; k++) hak_front_free(b[k].p, "free");
+  hak_heap_check(hak_tls_heap);
+  // Beyond 1 MiB, of size or alignment, it is a mapping.
+  CHECK(hak_slab_lookup(hak_front_alloc_aligned(2 * MIB, 100000, NULL)) == NULL);
+  CHECK(hak_slab_lookup(hak_front_alloc_aligned(128 * KIB, MIB + 1, NULL)) == NULL);
+}
+ISOLATED(all_kinds_mixed)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(every_length),
@@ -191,6 +342,10 @@ int main(void) {
     ISOLATED_TEST(resize_in_place),
     ISOLATED_TEST(a_second_free_is_noticed),
     ISOLATED_TEST(one_of_many_frees_wins),
+    ISOLATED_TEST(every_alignment),
+    ISOLATED_TEST(aligned_ones_share_a_superslab),
+    ISOLATED_TEST(where_no_aligned_run_is_free_is_passed_over),
+    ISOLATED_TEST(all_kinds_mixed),
   };
   return RUN(tests);
 }
