@@ -6,7 +6,8 @@
 // One atomic word per unit:   0            nothing of ours
 //                             id << 2 | 1  SuperSlab number id
 //                             n << 2 | 2   huge block of n * 4 KiB that starts here; bit 63:
-//                                          it was advised to have huge pages
+//                                          it was advised to have huge pages; bit 62: its
+//                                          mapping goes on to the next multiple of 2 MiB
 // Protocol G1 (docs/concurrency.md): set publishes with release before the first
 // block pointer leaves malloc; whoever takes an entry (hak_pagemap_take) has the
 // mapping to itself.
@@ -22,6 +23,7 @@
 #define HAK_PAGEMAP_SUPERSLAB 1u
 #define HAK_PAGEMAP_HUGE 2u
 #define HAK_PAGEMAP_ADVISED ((uint64_t)1 << 63)
+#define HAK_PAGEMAP_TOUCHES ((uint64_t)1 << 62)
 
 typedef _Atomic uint64_t hak_pagemap_entry_t;
 HAK_INTERNAL extern _Atomic(hak_pagemap_entry_t *) hak_pagemap_root[1 << HAK_PAGEMAP_ROOT_SHIFT];

@@ -13,6 +13,10 @@
 #define LONGER_MOST 2 // or so many times as long while all of them are not much,
 #define LONGER_FEW 4  // or before it is split, beside less than
 #define FEW 3         // others
+// Beside so many blocks mappings touch each other, so that the kernel makes one of them: it allows
+// 65,530. Not those in which what is over would not matter, and huge pages may.
+#define MANY 16384
+#define TOUCH_MOST (16 * HAK_SUPERSLAB_SIZE)
 
 // Relaxed: statistics. Whether any was advised also decides whether a kept mapping may have huge
 // pages; it was counted before it was kept (C1).
@@ -21,15 +25,26 @@ static _Atomic uint64_t count, advised;
 static hak_fill_t fill = {.huge = true}; // of plain blocks (see map) that a huge page fits into
 static hak_fill_t zeros = {.doubts = true, .when_freed = true}; // of blocks of zeros
 
-static uint64_t entry_for(size_t size, bool has_advice) {
-  uint64_t flag = has_advice ? HAK_PAGEMAP_ADVISED : 0;
-  return (uint64_t)(size >> UNIT_SHIFT) << 2 | HAK_PAGEMAP_HUGE | flag;
+static uint64_t entry_for(size_t size, bool has_advice, bool touches) {
+  uint64_t flags = (has_advice ? HAK_PAGEMAP_ADVISED : 0) | (touches ? HAK_PAGEMAP_TOUCHES : 0);
+  return (uint64_t)(size >> UNIT_SHIFT) << 2 | HAK_PAGEMAP_HUGE | flags;
 }
 
 // Bytes of the huge block that starts at p, from its entry.
 static size_t size_in(uint64_t entry, const void *p) {
   if ((entry & 3) != HAK_PAGEMAP_HUGE || ((uintptr_t)p & (HAK_SUPERSLAB_SIZE - 1))) return 0;
-  return (size_t)((entry & ~HAK_PAGEMAP_ADVISED) >> 2) << UNIT_SHIFT;
+  return (size_t)((entry & ~(HAK_PAGEMAP_ADVISED | HAK_PAGEMAP_TOUCHES)) >> 2) << UNIT_SHIFT;
+}
+
+// Bytes that a block's mapping has. If it touches, those behind the block are nobody's, and are not
+// resident.
+static size_t mapping_of(size_t size, bool touches) {
+  return touches ? hak_align_up(size, HAK_SUPERSLAB_SIZE) : size;
+}
+
+// Not in the secure library: what lies behind a block must fault.
+static bool may_touch(size_t total) {
+  return !HAK_SECURE && hak_load_relaxed(&count) >= MANY && total <= TOUCH_MOST;
 }
 
 static void *move(void *p, size_t old_total, size_t new_total) {
@@ -92,44 +107,49 @@ static void advise(void *p, size_t total) {
   hak_fetch_add_relaxed(&advised, 1);
 }
 
-static void *map(size_t total, size_t alignment, bool plain, bool *has_advice) {
-  void *p = hak_os_map(total, alignment);
+// The kernel makes mappings one that are alike; and no huge page is to be resident behind a block.
+static void touch(void *p, size_t mapped) { hak_os_huge_pages(p, mapped, false); }
+
+// *mapped: bytes of the mapping, those of the block where more cannot be had or it gets huge pages.
+static void *map(size_t total, size_t *mapped, size_t alignment, bool plain, bool *has_advice) {
+  *has_advice = plain && may_have_huge_pages(total) && hak_fill_expected(&fill, total);
+  bool longer = *mapped > total && !*has_advice;
+  void *p = longer ? hak_os_map(*mapped, alignment) : NULL;
+  if (!p) p = hak_os_map(*mapped = total, alignment);
   if (!p) return NULL;
   if (!hak_pagemap_prepare(p)) {
-    hak_huge_cache_unmap(p, total);
+    hak_huge_cache_unmap(p, *mapped);
     return NULL;
   }
-  if (!plain) return p;
-  *has_advice = may_have_huge_pages(total) && hak_fill_expected(&fill, total);
   if (*has_advice) advise(p, total);
-  else if (total >= HAK_SUPERSLAB_SIZE) hak_fill_sample(&fill, p, total);
+  else if (plain && total >= HAK_SUPERSLAB_SIZE) hak_fill_sample(&fill, p, total);
   return p;
 }
 
 // *old: bytes that may be other than zero, those that are kept.
-HAK_INLINE void *reuse(size_t *total, bool plain, size_t *old) {
-  void *p = hak_huge_cache_take(*total, old);
-  if (p) p = fit(p, *old, total);
+HAK_INLINE void *reuse(size_t *mapped, bool plain, size_t *old) {
+  void *p = hak_huge_cache_take(*mapped, old);
+  if (p) p = fit(p, *old, mapped);
   // It may have been advised when it was another block.
-  if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *total, false);
+  if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *mapped, false);
   return p;
 }
 
 // Zeros that are written over are had for less by clearing a kept mapping than by its page faults.
 // When that has to be proved anew, it loses its pages.
-HAK_NOINLINE static void *clear(size_t *total) {
-  bool expected = hak_fill_expected(&zeros, *total);
+HAK_NOINLINE static void *clear(size_t total, size_t *mapped) {
+  bool expected = hak_fill_expected(&zeros, total);
   if (!expected && !hak_load_relaxed(&zeros.filled)) return NULL;
-  size_t have = *total, old;
+  size_t have = *mapped, old;
   void *p = reuse(&have, false, &old);
   if (!p) return NULL;
   if (!expected && !hak_os_discard(p, have)) {
     hak_huge_cache_unmap(p, have);
     return NULL;
   }
-  if (expected) memset(p, 0, old < *total ? old : *total);
-  else hak_fill_sample(&zeros, p, *total);
-  *total = have;
+  if (expected) memset(p, 0, old < total ? old : total);
+  else hak_fill_sample(&zeros, p, total);
+  *mapped = have;
   return p;
 }
 
@@ -138,16 +158,22 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   // Large arrays of zeros are often used sparsely; who asks for pages may handle them one by one.
   bool plain = !zero && alignment < hak_os_page_size;
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
+  bool touches = alignment == HAK_SUPERSLAB_SIZE && may_touch(total);
+  size_t mapped = mapping_of(total, touches), old;
   void *p = NULL;
-  size_t old;
   bool has_advice = false; // of one that was another block: not known
-  if (alignment == HAK_SUPERSLAB_SIZE) p = zero ? clear(&total) : reuse(&total, plain, &old);
+  if (alignment == HAK_SUPERSLAB_SIZE)
+    p = zero ? clear(total, &mapped) : reuse(&mapped, plain, &old);
   if (!p) {
-    p = map(total, alignment, plain, &has_advice);
+    p = map(total, &mapped, alignment, plain, &has_advice);
     if (!p) return NULL;
     if (zero && !HAK_SECURE) hak_fill_sample(&zeros, p, total);
   }
-  hak_pagemap_set(p, entry_for(total, has_advice));
+  // One that is of another length all the same is the block's as a whole.
+  if (touches) touches = !has_advice && mapped == mapping_of(total, true);
+  if (touches) touch(p, mapped);
+  else total = mapped;
+  hak_pagemap_set(p, entry_for(total, has_advice, touches));
   hak_fetch_add_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total);
   hak_huge_cache_used();
@@ -164,7 +190,7 @@ bool hak_huge_free(void *p) {
   hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
   hak_fill_freed(&fill, p);
   hak_fill_freed(&zeros, p);
-  hak_huge_cache_put(p, total);
+  hak_huge_cache_put(p, mapping_of(total, entry & HAK_PAGEMAP_TOUCHES));
   return true;
 }
 
@@ -186,6 +212,18 @@ static size_t spare(size_t total) {
   return HAK_SECURE && part > most ? most : part;
 }
 
+// Of a block whose mapping stays as it is.
+static void *resize_within(char *p, size_t old_total, size_t total) {
+  if (total < old_total) {
+    hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);
+    hak_os_discard(p + total, old_total - total);
+  }
+  hak_pagemap_set(p, entry_for(total, false, true));
+  hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total - (int64_t)old_total);
+  hak_huge_cache_used();
+  return p;
+}
+
 void *hak_huge_resize(void *p, size_t size) {
   uint64_t entry = hak_pagemap_get(p);
   size_t old_total = size_in(entry, p);
@@ -195,6 +233,9 @@ void *hak_huge_resize(void *p, size_t size) {
       (old_total - exact <= spare(old_total) ||
        may_be_longer(old_total, exact, LONGER_MOST, hak_load_relaxed(&hak_mapped.huge_bytes))))
     return p;
+  bool touched = entry & HAK_PAGEMAP_TOUCHES;
+  size_t old_mapped = mapping_of(old_total, touched);
+  if (touched && mapping_of(exact, true) == old_mapped) return resize_within(p, old_total, exact);
   if (total > old_total && total < old_total + spare(old_total))
     total = old_total + spare(old_total);
   // What grows tells for itself. To keep its huge pages it need not be full to the end: it may grow
@@ -202,20 +243,23 @@ void *hak_huge_resize(void *p, size_t size) {
   bool grows = total > old_total, had_advice = entry & HAK_PAGEMAP_ADVISED;
   size_t asked = had_advice ? old_total / 2 : old_total;
   bool full = grows && may_have_huge_pages(total) && hak_os_filled(p, asked);
-  bool movable;
-  void *target = resize(p, entry, old_total, total, &movable);
+  bool touches = grows ? !full && may_touch(total) : touched, movable;
+  char *target = resize(p, entry, old_mapped, mapping_of(total, touches), &movable);
   if (!target && total < old_total) return p;
   // Memory is short, or what may be locked: without what it need not have. Then without what is
   // kept, which does not help where the block cannot be moved at all.
-  if (!target && total != exact) target = resize(p, entry, old_total, total = exact, &movable);
+  if (!target && mapping_of(total, touches) != exact)
+    touches = false, target = resize(p, entry, old_mapped, total = exact, &movable);
   if (!target && movable && hak_huge_cache_trim(0))
-    target = resize(p, entry, old_total, total, &movable);
+    target = resize(p, entry, old_mapped, total, &movable);
   if (!target) return NULL;
   if (target != p || total < old_total) hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);
   // All of it: a mapping of two kinds could not be moved in one call.
   if (full && !had_advice) advise(target, total);
+  else if (touches) touch(target, mapping_of(total, true));
   else if (grows && !full && had_advice) hak_os_huge_pages(target, total, false);
-  hak_pagemap_set(target, entry_for(total, grows ? full : had_advice));
+  if (touches && !grows) hak_os_discard(target + total, mapping_of(total, true) - total);
+  hak_pagemap_set(target, entry_for(total, grows ? full : had_advice, touches));
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total - (int64_t)old_total);
   hak_huge_cache_used();
   return target;

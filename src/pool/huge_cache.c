@@ -99,26 +99,36 @@ static void left(size_t size) {
   hak_mapped_add(&hak_mapped.cached_bytes, -(int64_t)n);
 }
 
-void hak_huge_cache_unmap(void *p, size_t size) {
-  if (hak_os_unmap(p, size)) return;
-  hak_os_discard(p, size); // the memory goes back at least
-  hak_refused_t *entry = p;
-  entry->size = size;
+static void push_refused(hak_refused_t *entry) {
   entry->next = hak_load_relaxed(&refused);
   // Release: pairs with the acquire in try_again; link and size are there.
   while (!hak_cas_release(&refused, &entry->next, entry)) {
   }
 }
 
+void hak_huge_cache_unmap(void *p, size_t size) {
+  if (hak_os_unmap(p, size)) return;
+  hak_os_discard(p, size); // the memory goes back at least
+  hak_refused_t *entry = p;
+  entry->size = size;
+  push_refused(entry);
+}
+
 static void try_again(void) {
   if (hak_load_relaxed(&refused) == NULL) return;
-  // Acquire: pairs with the release in hak_huge_cache_unmap. All are this thread's now, so
+  // Acquire: pairs with the release in push_refused. All are this thread's now, so
   // that none comes back to the stack while somebody looks at it.
-  hak_refused_t *entry = hak_exchange_acq_rel(&refused, NULL);
-  while (entry) {
-    hak_refused_t *next = entry->next;
-    hak_huge_cache_unmap(entry, entry->size);
-    entry = next;
+  hak_refused_t *entry = hak_exchange_acq_rel(&refused, NULL), *next, *none = NULL;
+  for (; entry; entry = next) {
+    next = entry->next;
+    if (!hak_os_unmap(entry, entry->size)) break;
+  }
+  // There may be many, and the rest would hardly fare better: back as they are, in one step if none
+  // came meanwhile. Release: as above.
+  if (!entry || hak_cas_release(&refused, &none, entry)) return;
+  for (; entry; entry = next) {
+    next = entry->next;
+    push_refused(entry);
   }
 }
 

@@ -563,6 +563,56 @@ static void one_of_many_frees_wins(void) {
 }
 ISOLATED(one_of_many_frees_wins)
 
+// More blocks than a process may have mappings: those beyond some thousands touch each other.
+static void many_blocks_few_mappings(void) {
+  if (SANITIZED || HAK_SECURE) return;
+  enum { APART = 16384, N = APART + 4096 };
+  static char *p[N];
+  const size_t size = 1100000, page = hak_os_page_size;
+  hak_process_init();
+  hak_huge_free(hak_huge_alloc(1, 1, true));
+  size_t mappings = mapping_count(), space = 0, resident = 0;
+  for (unsigned i = 0; i < N; i++) {
+    if (i == APART) {
+      CHECK(mapping_count() >= mappings + APART - 64);
+      space = status_kib("VmSize:"), resident = status_kib("VmRSS:");
+    }
+    CHECK((p[i] = hak_huge_alloc(size, 1, i % 3 == 0)) != NULL);
+    CHECK_EQUAL(hak_huge_usable(p[i]), pages(size));
+    if (i >= APART) p[i][0] = 1;
+  }
+  CHECK_EQUAL(hak_mapped.huge_bytes, N * pages(size));
+  CHECK(mapping_count() <= mappings + APART + 64);
+  // Nothing but what was touched is resident, even where all is huge pages.
+  CHECK(status_kib("VmRSS:") <= resident + (N - APART) * page / KIB + 2 * KIB);
+  CHECK(status_kib("VmSize:") <= space + (N - APART) * 2 * KIB + 64 * KIB);
+  // Within what its mapping has a block grows and shrinks where it is; what it gives up is not kept.
+  char *q = p[N - 9];
+  CHECK(hak_huge_resize(q, 2 * MIB) == q && hak_huge_usable(q) == 2 * MIB);
+  use_every(q, 2 * MIB, DENSE);
+  resident = status_kib("VmRSS:");
+  CHECK(hak_huge_resize(q, size) == q && hak_huge_usable(q) == pages(size));
+  CHECK(status_kib("VmRSS:") + 512 <= resident);
+  CHECK_EQUAL(hak_mapped.huge_bytes, N * pages(size));
+  CHECK((q = hak_huge_resize(q, 5 * MIB)) != NULL && hak_huge_usable(q) == 5 * MIB);
+  CHECK(q[0] == 1 && q[pages(size) - page] == 1);
+  CHECK((p[N - 9] = hak_huge_resize(q, size)) == q && hak_huge_usable(q) == pages(size));
+  CHECK(mapping_count() <= mappings + APART + 68);
+  // The kernel refuses to split mappings: nothing is lost.
+  hak_os_fault(HAK_FAULT_UNMAP, 0, false);
+  for (unsigned i = APART; i < N; i += 2) CHECK(hak_huge_free(p[i]));
+  hak_huge_cache_trim(0);
+  hak_os_fault(0, 0, false);
+  for (unsigned i = APART + 1; i < N; i += 2) CHECK(p[i][0] == 1);
+  for (unsigned i = 0; i < N; i++)
+    if (i < APART || i % 2) CHECK(hak_huge_free(p[i]));
+  hak_huge_cache_trim(0);
+  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+  CHECK(mapping_count() <= mappings + 8);
+  CHECK(status_kib("VmSize:") <= space - APART * (size / KIB) + 64 * KIB);
+}
+ISOLATED(many_blocks_few_mappings)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       ISOLATED_TEST(alignments),
@@ -585,6 +635,7 @@ int main(void) {
       ISOLATED_TEST(growth_within_a_limit),
       ISOLATED_TEST(reused_without_huge_pages),
       ISOLATED_TEST(one_of_many_frees_wins),
+      ISOLATED_TEST(many_blocks_few_mappings),
   };
   return RUN(tests);
 }
