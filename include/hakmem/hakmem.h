@@ -113,7 +113,7 @@ typedef struct hak_stats {
   uint64_t huge_allocs;       // of allocs, above that, or aligned to more
   uint64_t frees;             // blocks taken back since start
   uint64_t superslab_bytes;   // SuperSlab memory committed (usable, not all resident)
-  uint64_t huge_bytes;        // bytes in huge mappings
+  uint64_t huge_bytes;        // bytes of huge blocks
   uint64_t metadata_bytes;    // bytes committed for descriptors, heaps, the page table and first
                               // blocks; with HAKMEM_GUARD its table and a page per live block
   uint64_t mapped_bytes;      // sum of superslab_, huge_, huge_cached_ and metadata_bytes

@@ -120,7 +120,7 @@ static size_t padded(const hak_block_t *block, size_t size) {
 // the copy where there is no room behind that.
 HAK_NOINLINE static bool resize_l25(hak_slab_t *slab, size_t size) {
   if (hak_l25_resize(slab, size)) return true;
-  hak_heap_t *heap = size <= HAK_L25_MAX ? hak_heap_enter() : NULL;
+  hak_heap_t *heap = size <= HAK_L25_MAX - hak_slab_gap(slab) ? hak_heap_enter() : NULL;
   if (!heap) return false;
   bool kept = heap->kept_count != 0;
   if (kept) hak_ring_release_runs(heap);

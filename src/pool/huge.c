@@ -160,10 +160,11 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
   bool touches = alignment == HAK_SUPERSLAB_SIZE && may_touch(total);
   size_t mapped = mapping_of(total, touches), old;
-  void *p = NULL;
+  char *p = NULL;
   bool has_advice = false; // of one that was another block: not known
   if (alignment == HAK_SUPERSLAB_SIZE)
     p = zero ? clear(total, &mapped) : reuse(&mapped, plain, &old);
+  bool reused = p != NULL;
   if (!p) {
     p = map(total, &mapped, alignment, plain, &has_advice);
     if (!p) return NULL;
@@ -173,6 +174,7 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   if (touches) touches = !has_advice && mapped == mapping_of(total, true);
   if (touches) touch(p, mapped);
   else total = mapped;
+  if (touches && reused && mapped > total) hak_os_discard(p + total, mapped - total);
   hak_pagemap_set(p, entry_for(total, has_advice, touches));
   hak_fetch_add_relaxed(&count, 1);
   hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total);

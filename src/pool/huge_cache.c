@@ -28,6 +28,8 @@ typedef struct hak_refused {
   size_t size;
 } hak_refused_t;
 static _Atomic(hak_refused_t *) refused;
+#define TRIES 8
+#define TRIES_AT_LEISURE 1024
 
 // Bytes in all places and on their way in or out: added before a mapping gets its place
 // and taken off after it has left it, so the places never hold more. Relaxed: a sum
@@ -106,6 +108,13 @@ static void push_refused(hak_refused_t *entry) {
   }
 }
 
+static void push_all_refused(hak_refused_t *entry) {
+  for (hak_refused_t *next; entry; entry = next) {
+    next = entry->next;
+    push_refused(entry);
+  }
+}
+
 void hak_huge_cache_unmap(void *p, size_t size) {
   if (hak_os_unmap(p, size)) return;
   hak_os_discard(p, size); // the memory goes back at least
@@ -114,22 +123,22 @@ void hak_huge_cache_unmap(void *p, size_t size) {
   push_refused(entry);
 }
 
-static void try_again(void) {
+// There may be many, most of which would fare no better: until so many have been refused again.
+static void try_again(unsigned most) {
   if (hak_load_relaxed(&refused) == NULL) return;
   // Acquire: pairs with the release in push_refused. All are this thread's now, so
   // that none comes back to the stack while somebody looks at it.
-  hak_refused_t *entry = hak_exchange_acq_rel(&refused, NULL), *next, *none = NULL;
-  for (; entry; entry = next) {
+  hak_refused_t *entry = hak_exchange_acq_rel(&refused, NULL), *next, *none = NULL, *again = NULL;
+  for (; entry && most; entry = next) {
     next = entry->next;
-    if (!hak_os_unmap(entry, entry->size)) break;
+    if (hak_os_unmap(entry, entry->size)) continue;
+    entry->next = again;
+    again = entry;
+    most--;
   }
-  // There may be many, and the rest would hardly fare better: back as they are, in one step if none
-  // came meanwhile. Release: as above.
-  if (!entry || hak_cas_release(&refused, &none, entry)) return;
-  for (; entry; entry = next) {
-    next = entry->next;
-    push_refused(entry);
-  }
+  // The rest in one step, if none came meanwhile. Release: as above.
+  if (entry && !hak_cas_release(&refused, &none, entry)) push_all_refused(entry);
+  push_all_refused(again);
 }
 
 static bool place(uint64_t word, uint64_t at) {
@@ -303,7 +312,7 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
 }
 
 size_t hak_huge_cache_trim(size_t keep) {
-  try_again();
+  try_again(TRIES);
   return evict_above(keep);
 }
 
@@ -328,7 +337,7 @@ void hak_huge_cache_tend(void) {
     // Signed: it may have been put after the clock was asked.
     if (word && (int64_t)(now - hak_load_relaxed(&put_at[i])) >= CALM_MS) evict(i, word, ALL_OF_IT);
   }
-  try_again();
+  try_again(TRIES_AT_LEISURE);
 }
 
 // No block is in a kept mapping. Pages of entries may have been copied before these were taken, of

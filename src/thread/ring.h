@@ -21,7 +21,8 @@
 // of as many slabs, and neither cut nor merged (docs/decisions/0022-runs.md). They are
 // HAKMEM_L25_RING_CAP runs at most; none at first, then 1 MiB and more, up to
 // HAKMEM_L25_RING_BYTES, where runs are missed after others did not stay. They go
-// back with the thread's end, with every reclaim, and when they are not used.
+// back with the thread's end, with every reclaim, when they are not used, and when a block of the
+// thread could not grow.
 //
 // Owner only. Tests: test/unit/test_ring.c.
 
