@@ -54,9 +54,13 @@ void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
   }
 }
 
+// RLIMIT_AS as last seen, which also bounds what is not the allocator's. Relaxed: it steers.
+static _Atomic uint64_t address_limit = UINT64_MAX;
+
 bool hak_mapped_near_limit(void) {
-  uint64_t limit = hak_load_relaxed(&hak_memory_limit);
-  return hak_load_relaxed(&hak_mapped.mapped) >= limit - limit / 8;
+  uint64_t limit = hak_load_relaxed(&hak_memory_limit),
+           mapped = hak_load_relaxed(&hak_mapped.mapped);
+  return mapped >= limit - limit / 8 || mapped >= hak_load_relaxed(&address_limit) / 2;
 }
 
 // The numbers in it; 0: none.
@@ -109,6 +113,7 @@ static uint32_t numbers_for(size_t limit) {
 void hak_superslab_init(void) {
   commit_step = (uint32_t)(hak_os_page_size / sizeof(hak_superslab_t));
   size_t limit = hak_os_address_limit();
+  hak_store_relaxed(&address_limit, (uint64_t)limit);
   uint32_t range_end = reserve_range(range_for(limit));
   reserved_numbers = reserve_descriptors(numbers_for(limit));
   if (range_end > reserved_numbers) range_end = reserved_numbers;
@@ -336,6 +341,7 @@ static uint32_t numbers_within(size_t limit) {
 }
 
 void hak_superslab_fit(size_t limit) {
+  hak_store_relaxed(&address_limit, (uint64_t)limit);
   if (reserved_numbers == 0) return;
   // Acquire: pairs with the release below. What one maps or unmaps is over for the next.
   for (unsigned tries = 0; hak_exchange_acq_rel(&fitting, true); tries++) {
