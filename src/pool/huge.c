@@ -107,8 +107,19 @@ static void advise(void *p, size_t total) {
   hak_fetch_add_relaxed(&advised, 1);
 }
 
-// The kernel makes mappings one that are alike; and no huge page is to be resident behind a block.
-static void touch(void *p, size_t mapped) { hak_os_huge_pages(p, mapped, false); }
+// The kernel makes mappings one that are alike; and nothing is to be resident behind a block.
+static void touch(char *p, size_t total, bool fresh) {
+  size_t mapped = mapping_of(total, true);
+  hak_os_huge_pages(p, mapped, false);
+  if (!fresh && mapped > total) hak_os_discard(p + total, mapped - total);
+}
+
+// The block is what its entry says, `more` bytes more than before.
+static void publish(void *p, uint64_t entry, int64_t more) {
+  hak_pagemap_set(p, entry);
+  hak_mapped_add(&hak_mapped.huge_bytes, more);
+  hak_huge_cache_used();
+}
 
 // *mapped: bytes of the mapping, those of the block where more cannot be had or it gets huge pages.
 static void *map(size_t total, size_t *mapped, size_t alignment, bool plain, bool *has_advice) {
@@ -172,13 +183,10 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   }
   // One that is of another length all the same is the block's as a whole.
   if (touches) touches = !has_advice && mapped == mapping_of(total, true);
-  if (touches) touch(p, mapped);
+  if (touches) touch(p, total, !reused);
   else total = mapped;
-  if (touches && reused && mapped > total) hak_os_discard(p + total, mapped - total);
-  hak_pagemap_set(p, entry_for(total, has_advice, touches));
   hak_fetch_add_relaxed(&count, 1);
-  hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total);
-  hak_huge_cache_used();
+  publish(p, entry_for(total, has_advice, touches), (int64_t)total);
   return p;
 }
 
@@ -220,9 +228,7 @@ static void *resize_within(char *p, size_t old_total, size_t total) {
     hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);
     hak_os_discard(p + total, old_total - total);
   }
-  hak_pagemap_set(p, entry_for(total, false, true));
-  hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total - (int64_t)old_total);
-  hak_huge_cache_used();
+  publish(p, entry_for(total, false, true), (int64_t)total - (int64_t)old_total);
   return p;
 }
 
@@ -258,12 +264,10 @@ void *hak_huge_resize(void *p, size_t size) {
   if (target != p || total < old_total) hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);
   // All of it: a mapping of two kinds could not be moved in one call.
   if (full && !had_advice) advise(target, total);
-  else if (touches) touch(target, mapping_of(total, true));
+  else if (touches) touch(target, total, grows);
   else if (grows && !full && had_advice) hak_os_huge_pages(target, total, false);
-  if (touches && !grows) hak_os_discard(target + total, mapping_of(total, true) - total);
-  hak_pagemap_set(target, entry_for(total, grows ? full : had_advice, touches));
-  hak_mapped_add(&hak_mapped.huge_bytes, (int64_t)total - (int64_t)old_total);
-  hak_huge_cache_used();
+  publish(target, entry_for(total, grows ? full : had_advice, touches),
+          (int64_t)total - (int64_t)old_total);
   return target;
 }
 

@@ -101,17 +101,14 @@ static void left(size_t size) {
   hak_mapped_add(&hak_mapped.cached_bytes, -(int64_t)n);
 }
 
+// One or more, linked.
 static void push_refused(hak_refused_t *entry) {
-  entry->next = hak_load_relaxed(&refused);
-  // Release: pairs with the acquire in try_again; link and size are there.
-  while (!hak_cas_release(&refused, &entry->next, entry)) {
-  }
-}
-
-static void push_all_refused(hak_refused_t *entry) {
   for (hak_refused_t *next; entry; entry = next) {
     next = entry->next;
-    push_refused(entry);
+    entry->next = hak_load_relaxed(&refused);
+    // Release: pairs with the acquire in try_again; link and size are there.
+    while (!hak_cas_release(&refused, &entry->next, entry)) {
+    }
   }
 }
 
@@ -119,7 +116,7 @@ void hak_huge_cache_unmap(void *p, size_t size) {
   if (hak_os_unmap(p, size)) return;
   hak_os_discard(p, size); // the memory goes back at least
   hak_refused_t *entry = p;
-  entry->size = size;
+  *entry = (hak_refused_t){.size = size};
   push_refused(entry);
 }
 
@@ -137,8 +134,8 @@ static void try_again(unsigned most) {
     most--;
   }
   // The rest in one step, if none came meanwhile. Release: as above.
-  if (entry && !hak_cas_release(&refused, &none, entry)) push_all_refused(entry);
-  push_all_refused(again);
+  if (entry && !hak_cas_release(&refused, &none, entry)) push_refused(entry);
+  push_refused(again);
 }
 
 static bool place(uint64_t word, uint64_t at) {
