@@ -1,6 +1,7 @@
 // regret.h: whether memory may go back before it has been idle for long is learnt. That
 // some of it is needed again soon after is a regret; a few of them make a pause, and
-// each pause is twice as long as the one before.
+// each pause is twice as long as the one before. It ends early if the heap has grown by
+// an eighth, where its size is told: a load that grows does not live on what the pause keeps.
 //
 // Any thread, all relaxed: they steer, nothing depends on them. Times are in ms of
 // hak_os_clock_ms.
@@ -15,7 +16,10 @@
 typedef struct {
   _Atomic uint32_t count, pause;   // regrets since the last pause; its length
   _Atomic uint64_t done_at, until; // memory went back; the pause ends
+  _Atomic uint64_t size;           // bytes of the heap when the pause began
 } hak_regret_t;
+
+#define HAK_PAUSE_GROWTH_MIN ((uint64_t)16 << 20)
 
 // What one kind of memory allows: a regret is what is needed again within `soon` ms, `few` of
 // them make a pause. It has `least` ms, or twice as many as the last one if that ended less
@@ -24,9 +28,13 @@ typedef struct {
   uint32_t soon, few, least, most;
 } hak_regret_rule_t;
 
-// Whether there is a pause at the moment.
-HAK_INLINE bool hak_regret_pauses(const hak_regret_t *regret, uint64_t now) {
-  return now < hak_load_relaxed(&regret->until);
+// Whether there is a pause at the moment, for a heap of size bytes (0: growth does not matter).
+HAK_INLINE bool hak_regret_pauses(hak_regret_t *regret, uint64_t now, uint64_t size) {
+  if (now >= hak_load_relaxed(&regret->until)) return false;
+  uint64_t before = hak_load_relaxed(&regret->size), more = before / 8;
+  if (size < before + (more > HAK_PAUSE_GROWTH_MIN ? more : HAK_PAUSE_GROWTH_MIN)) return true;
+  hak_store_relaxed(&regret->until, now);
+  return false;
 }
 
 // Memory goes back now.
@@ -36,15 +44,17 @@ HAK_INLINE void hak_regret_done(hak_regret_t *regret, uint64_t now) {
 
 // Memory like that is needed: a regret, if it went back so soon before. None in a pause, for
 // what is needed then went back before it, and the same load would make it longer and longer.
-HAK_INLINE void hak_regret_needed(hak_regret_t *regret, uint64_t now, hak_regret_rule_t rule) {
-  if (now - hak_load_relaxed(&regret->done_at) > rule.soon || hak_regret_pauses(regret, now))
+HAK_INLINE void hak_regret_needed(hak_regret_t *regret, uint64_t now, uint64_t size,
+                                  hak_regret_rule_t rule) {
+  if (now - hak_load_relaxed(&regret->done_at) > rule.soon || hak_regret_pauses(regret, now, size))
     return;
-  if (hak_fetch_add_relaxed(&regret->count, 1) + 1 != rule.few) return;
+  if (hak_fetch_add_relaxed(&regret->count, 1) + 1 < rule.few) return;
   bool again = now - hak_load_relaxed(&regret->until) < HAK_PAUSE_MAX_MS;
   uint32_t pause = again ? 2 * hak_load_relaxed(&regret->pause) : 0;
   if (pause < rule.least) pause = rule.least;
   if (pause > rule.most) pause = rule.most;
   hak_store_relaxed(&regret->pause, pause);
+  hak_store_relaxed(&regret->size, size);
   hak_store_relaxed(&regret->until, now + pause);
   hak_store_relaxed(&regret->count, 0u);
 }

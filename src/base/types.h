@@ -116,6 +116,8 @@ struct hak_slab {
   // Some blocks are of a larger class than was asked for: tiny: a nursery's once; L2: some
   // were borrowed (thread/front.c).
   _Atomic bool roomy;
+  bool early;      // L2: blocks are absent that may be needed again soon (owner, see sparse.c)
+  uint16_t looked; // tiny: live blocks at the last look, and whether it was trimmed then (owner)
 
   _Alignas(64) union {
     void *free;    // tiny: LIFO list of free blocks (owner)
@@ -271,6 +273,7 @@ struct hak_heap {
   // Heads of the lists of PARTIAL slabs; of whole groups, for hak_orphan_leave.
   uint32_t partial[HAK_ORPHAN_GROUPS << HAK_ORPHAN_GROUP_SHIFT];
   uint32_t spare[HAK_CLASSES]; // the same of SPARE slabs (thread/warm.h)
+  uint64_t grown;              // what realloc made longer last (api/malloc.c)
   uint32_t pending;            // bytes in remote_map
   uint32_t ticks;              // slow paths since hak_tend_now (thread/tend.h)
   hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
@@ -282,18 +285,19 @@ struct hak_heap {
   bool kept_used;         // the L2.5 ring was asked since it was last tended
   bool kept_refused;      // a run did not stay in it since the last regret
   uint8_t kept_regrets;
-  uint32_t kept_count, kept_slabs; // runs and slabs in kept
-  uint32_t kept_most;              // so many slabs may be; 0: not learnt yet
-  uint64_t kept_used_at;           // ms
-  uint32_t kept[HAK_L25_RING];     // freed runs, see thread/ring.c
-  uint32_t sparse[HAK_SPARSE];     // L2 runs that wait, 0: none (thread/sparse.h)
-  uint32_t sparse_next;            // the oldest of them, modulo HAK_SPARSE
-  hak_regret_t trim_regret;        // thread/sparse.c, like all that follow
-  uint64_t tended_at;              // ms
+  uint8_t ring_looked[HAK_L2_CLASSES]; // how each L2 ring was at the last look, about
+  uint32_t kept_count, kept_slabs;     // runs and slabs in kept
+  uint32_t kept_most;                  // so many slabs may be; 0: not learnt yet
+  uint64_t kept_used_at;               // ms
+  uint32_t kept[HAK_L25_RING];         // freed runs, see thread/ring.c
+  uint32_t sparse[HAK_SPARSE];         // L2 runs that wait, 0: none (thread/sparse.h)
+  uint32_t sparse_next;                // the oldest of them, modulo HAK_SPARSE
+  hak_regret_t trim_regret;            // thread/sparse.c, like all that follow
+  uint64_t tended_at;                  // ms
   uint32_t tend_slab; // where a sweep goes on: this one of its class, 0: at the class's begin
   uint8_t tend_class;
   uint8_t trim_skips;    // so many runs do not wait for a trim, as there is a pause
-  uint32_t trimmed_gone; // L2 runs that were trimmed and got empty, in about a second
+  uint32_t trimmed_gone; // L2 runs that were trimmed early and got empty, in about a second
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];

@@ -21,13 +21,13 @@ static struct {
 static _Atomic uint32_t places_used;
 static _Atomic uint64_t put_at[PLACES]; // ms; relaxed: an old time sends a mapping back early
 
-// Mappings that the kernel refused to take back, a stack whose links are in themselves: tried
-// again when the cache is tended or trimmed.
+// Mappings that the kernel refused to take back, stacks whose links are in themselves: tried
 typedef struct hak_refused {
   struct hak_refused *next;
   size_t size;
 } hak_refused_t;
-static _Atomic(hak_refused_t *) refused;
+// again when the cache is tended or trimmed, those in the second after those in the first.
+static _Atomic(hak_refused_t *) refused[2];
 #define TRIES 8
 #define TRIES_AT_LEISURE 1024
 
@@ -102,12 +102,12 @@ static void left(size_t size) {
 }
 
 // One or more, linked.
-static void push_refused(hak_refused_t *entry) {
+static void push_refused(_Atomic(hak_refused_t *) *stack, hak_refused_t *entry) {
   for (hak_refused_t *next; entry; entry = next) {
     next = entry->next;
-    entry->next = hak_load_relaxed(&refused);
+    entry->next = hak_load_relaxed(stack);
     // Release: pairs with the acquire in try_again; link and size are there.
-    while (!hak_cas_release(&refused, &entry->next, entry)) {
+    while (!hak_cas_release(stack, &entry->next, entry)) {
     }
   }
 }
@@ -117,25 +117,29 @@ void hak_huge_cache_unmap(void *p, size_t size) {
   hak_os_discard(p, size); // the memory goes back at least
   hak_refused_t *entry = p;
   *entry = (hak_refused_t){.size = size};
-  push_refused(entry);
+  push_refused(&refused[0], entry);
 }
 
-// There may be many, most of which would fare no better: until so many have been refused again.
+// There may be many, most of which would fare no better: until so many have been refused again, which
+// are the last ones next time.
 static void try_again(unsigned most) {
-  if (hak_load_relaxed(&refused) == NULL) return;
-  // Acquire: pairs with the release in push_refused. All are this thread's now, so
-  // that none comes back to the stack while somebody looks at it.
-  hak_refused_t *entry = hak_exchange_acq_rel(&refused, NULL), *next, *none = NULL, *again = NULL;
-  for (; entry && most; entry = next) {
-    next = entry->next;
-    if (hak_os_unmap(entry, entry->size)) continue;
-    entry->next = again;
-    again = entry;
-    most--;
+  hak_refused_t *again = NULL;
+  for (unsigned i = 0; i < 2 && most; i++) {
+    if (hak_load_relaxed(&refused[i]) == NULL) continue;
+    // Acquire: pairs with the release in push_refused. All are this thread's now, so
+    // that none comes back to the stack while somebody looks at it.
+    hak_refused_t *entry = hak_exchange_acq_rel(&refused[i], NULL), *next, *none = NULL;
+    for (; entry && most; entry = next) {
+      next = entry->next;
+      if (hak_os_unmap(entry, entry->size)) continue;
+      entry->next = again;
+      again = entry;
+      most--;
+    }
+    // The rest in one step, if none came meanwhile. Release: as above.
+    if (entry && !hak_cas_release(&refused[0], &none, entry)) push_refused(&refused[0], entry);
   }
-  // The rest in one step, if none came meanwhile. Release: as above.
-  if (entry && !hak_cas_release(&refused, &none, entry)) push_refused(entry);
-  push_refused(again);
+  push_refused(&refused[1], again);
 }
 
 static bool place(uint64_t word, uint64_t at) {
@@ -208,6 +212,7 @@ void hak_huge_cache_used(void) {
 
 // So many bytes may be held beside so many that are in use.
 static uint64_t beside(uint64_t live) {
+  if (none_stays()) return 0;
   uint64_t top = hak_load_relaxed(&peak), before = hak_load_relaxed(&peak_before);
   if (top < before) top = before;
   if (top < live) top = live;
@@ -254,6 +259,8 @@ void hak_huge_cache_put(void *p, size_t size) {
            evict_oldest(ALL_OF_IT))
       evicted = true;
     if (!kept) left(size);
+  } else if (none_stays()) {
+    evict_above(0);
   }
   if (!kept) hak_huge_cache_unmap(p, size);
   if (!kept || evicted) {
@@ -315,6 +322,7 @@ size_t hak_huge_cache_trim(size_t keep) {
 
 void hak_huge_cache_tend(void) {
   uint64_t now = hak_os_clock_ms();
+  if (none_stays()) evict_above(0);
   if ((int64_t)(now - hak_load_relaxed(&needed_at)) >= CALM_MS) {
     hak_store_relaxed(&needed_at, now); // once, as threads that end come by more often
     uint64_t half = hak_load_relaxed(&learnt) / 2;
@@ -328,13 +336,13 @@ void hak_huge_cache_tend(void) {
     uint64_t live = hak_load_relaxed(&hak_mapped.huge_bytes);
     hak_store_relaxed(&peak, live);
     evict_above(beside(live));
+    try_again(TRIES_AT_LEISURE);
   }
   for (unsigned i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
     // Signed: it may have been put after the clock was asked.
     if (word && (int64_t)(now - hak_load_relaxed(&put_at[i])) >= CALM_MS) evict(i, word, ALL_OF_IT);
   }
-  try_again(TRIES_AT_LEISURE);
 }
 
 // No block is in a kept mapping. Pages of entries may have been copied before these were taken, of
@@ -365,5 +373,5 @@ void hak_huge_cache_after_fork(void) {
   uint64_t had = hak_load_relaxed(&hak_mapped.cached_bytes);
   if (had != sum) hak_mapped_add(&hak_mapped.cached_bytes, (int64_t)(sum - had));
   // Its links may be older than its top, for the same reason: the child forgets them.
-  hak_store_if_other(&refused, (hak_refused_t *)NULL);
+  for (unsigned i = 0; i < 2; i++) hak_store_if_other(&refused[i], (hak_refused_t *)NULL);
 }

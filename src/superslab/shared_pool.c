@@ -124,14 +124,14 @@ static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
     uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
     if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low)) hak_store_relaxed(&empty_low, left);
     if (missed) // purged as it drained, before it got empty
-      hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
+      hak_regret_needed(&drain_regret, hak_os_clock_ms(), 0, drain_rule);
   } else if (word & HAK_SUPERSLAB_DRAINING) {
     source = HAK_FROM_DRAINING;
     // What drains should not have been needed.
-    hak_regret_needed(&drain_regret, hak_os_clock_ms(), drain_rule);
+    hak_regret_needed(&drain_regret, hak_os_clock_ms(), 0, drain_rule);
     hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
   } else if (missed) {
-    hak_regret_needed(&hot_regret, hak_os_clock_ms(), hot_rule);
+    hak_regret_needed(&hot_regret, hak_os_clock_ms(), 0, hot_rule);
   }
   return source;
 }
@@ -213,7 +213,7 @@ unsigned hak_pool_kept(void) {
   return most < cap && hak_option(LRU_SHARE) ? (uint32_t)most : cap;
 }
 
-static uint32_t keep_now(void) {
+unsigned hak_pool_keeps(void) {
   if (hak_mapped_near_limit()) return 0;
   uint32_t keep = hak_load_relaxed(&keep_limit), cap = hak_pool_kept();
   if (keep <= cap) return cap;
@@ -228,8 +228,9 @@ static void committed_one(void) {
   uint32_t cap = (uint32_t)hak_option(LRU_CAP);
   // None yet: a process that just starts does without the clock, and 64 KiB of libc around it.
   if (cap == 0 || evicted == 0 || (now = hak_os_clock_ms()) - evicted > REGRET_MS) return;
+  if (hak_mapped_near_limit()) return; // whatever is needed again, none may be kept
   hak_store_relaxed(&regretted_at, now);
-  uint32_t keep = keep_now();
+  uint32_t keep = hak_pool_keeps();
   if (keep < cap) { // for HAKMEM_LRU_SHARE
     hak_store_relaxed(&keep_limit, cap);
   } else if (keep < KEEP_MAX) {
@@ -353,7 +354,7 @@ static uint32_t purge_and_release(uint32_t number, uint32_t which, bool early) {
 // The free slabs of a HOT one, unless such have been needed again at once.
 static void purge_hot(uint32_t number) {
   uint64_t ms = hak_os_clock_ms();
-  if (hak_regret_pauses(&hot_regret, ms)) return;
+  if (hak_regret_pauses(&hot_regret, ms, 0)) return;
   hak_regret_done(&hot_regret, ms);
   purge_and_release(number, HAK_ALL_FREE, true);
 }
@@ -362,8 +363,8 @@ static void purge_hot(uint32_t number) {
 // the same. Near the limit none waits.
 static void purge_sparse(uint32_t number) {
   uint64_t ms = hak_os_clock_ms();
-  if (!hak_mapped_near_limit()) {
-    if (hak_regret_pauses(&drain_regret, ms)) return;
+  if (!hak_mapped_near_memory_limit()) {
+    if (hak_regret_pauses(&drain_regret, ms, 0)) return;
     number = atomic_exchange_explicit(&sparse_last, number, memory_order_relaxed);
     if (number == 0 || !hak_pool_draining(hak_slab_at(number << HAK_SLABS_SHIFT))) return;
   }
@@ -408,7 +409,7 @@ static void release_set(uint32_t number, uint32_t bits) {
     wait_for_purge(number);
     return;
   }
-  uint32_t keep = keep_now();
+  uint32_t keep = hak_pool_keeps();
   if (empties <= keep || !evict(number)) return;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
   split_unused();
@@ -488,7 +489,8 @@ bool hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
   // Signed: another thread may have asked the clock later, and stored it before.
   if ((int64_t)(now - last) < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return false;
-  bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS;
+  bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS, low = false;
+  if (hak_mapped_near_limit()) low = true, hak_pool_trim(0);
   if (is_due) {
     hak_store_relaxed(&second_at, now);
     hak_pool_trim_idle(hak_pool_kept());
@@ -497,7 +499,7 @@ bool hak_pool_tend(void) {
   uint32_t number = hak_load_relaxed(&sweep_next);
   if (number == 0 && is_due) number = 1;
   if (number != 0 && hak_option(PURGE) >= 2) hak_store_relaxed(&sweep_next, sweep(number));
-  return is_due;
+  return is_due || low;
 }
 
 void hak_pool_rebuild(void) {

@@ -41,7 +41,8 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   hak_slab_set_place(slab, HAK_PLACE_ACTIVE);
   slab->next = slab->prev = 0;
   slab->absent = 0;
-  slab->waits = false;
+  slab->waits = slab->early = false;
+  slab->looked = 0;
   hak_store_relaxed(&slab->roomy, tiny && hak_load_relaxed(&heap->nursery));
   slab->size = info->size;
   slab->inverse = UINT64_MAX / info->size + 1;

@@ -57,10 +57,14 @@ void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
 // RLIMIT_AS as last seen, which also bounds what is not the allocator's. Relaxed: it steers.
 static _Atomic uint64_t address_limit = UINT64_MAX;
 
+bool hak_mapped_near_memory_limit(void) {
+  uint64_t limit = hak_load_relaxed(&hak_memory_limit);
+  return hak_load_relaxed(&hak_mapped.mapped) >= limit - limit / 8;
+}
+
 bool hak_mapped_near_limit(void) {
-  uint64_t limit = hak_load_relaxed(&hak_memory_limit),
-           mapped = hak_load_relaxed(&hak_mapped.mapped);
-  return mapped >= limit - limit / 8 || mapped >= hak_load_relaxed(&address_limit) / 2;
+  return hak_mapped_near_memory_limit() ||
+         hak_load_relaxed(&hak_mapped.mapped) >= hak_load_relaxed(&address_limit) / 2;
 }
 
 // The numbers in it; 0: none.
@@ -352,6 +356,7 @@ void hak_superslab_fit(size_t limit) {
   shrink((uint32_t)(range_for(limit) >> HAK_SUPERSLAB_SHIFT), numbers_within(limit));
   // The limit may be another one since the caller asked, and grow would use it up.
   size_t now = hak_os_address_limit();
+  hak_store_relaxed(&address_limit, (uint64_t)now);
   grow(numbers_within(limit < now ? limit : now));
   hak_store_release(&fitting, false);
 }

@@ -112,7 +112,8 @@ typedef struct {
 } hak_mapped_t;
 HAK_INTERNAL extern hak_mapped_t hak_mapped;
 void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes);
-// Near its limit the process keeps nothing that is not in use.
+// Near its limit, of memory or of address space, the process keeps nothing that is not in use.
 bool hak_mapped_near_limit(void);
+bool hak_mapped_near_memory_limit(void);
 
 #endif

@@ -155,7 +155,7 @@ static void forget(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) {
     hak_ring_forget(slab->ring, slab);
     hak_sparse_leave(heap, slab);
-    heap->trimmed_gone += slab->absent != 0;
+    heap->trimmed_gone += slab->early && slab->absent != 0;
   }
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
@@ -208,10 +208,14 @@ void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   below_mark(heap, slab);
 }
 
-static void release_partial(hak_heap_t *heap) {
+// Of each class among the newest, as a slab that gets empty is released at once as a rule.
+#define LOOKS_AT_END 16
+
+static void release_partial(hak_heap_t *heap, unsigned most) {
   hak_parcel_t parcel = {0};
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
-    for (uint32_t i = heap->partial[c], next; i != 0; i = next) {
+    unsigned looks = most;
+    for (uint32_t i = heap->partial[c], next; i != 0 && looks-- != 0; i = next) {
       hak_slab_t *slab = hak_slab_at(i);
       next = slab->next;
       if (!releasable(slab)) continue;
@@ -224,7 +228,7 @@ static void release_partial(hak_heap_t *heap) {
 
 static void release_kept(hak_heap_t *heap) {
   hak_ring_release_runs(heap);
-  release_partial(heap);
+  release_partial(heap, UINT32_MAX);
   hak_warm_drop(heap);
 }
 
@@ -562,12 +566,12 @@ static void detach(hak_heap_t *heap, bool for_a_call) {
   hak_heap_drain(heap);
   retire_fronts(heap);
   hak_ring_release_runs(heap);
-  if (!for_a_call) release_partial(heap);
+  if (!for_a_call) release_partial(heap, LOOKS_AT_END);
   hak_warm_drop(heap);
   hak_ring_forget_all(heap);
   hak_sparse_forget(heap);
   if (!for_a_call) {
-    hak_pool_trim_idle(hak_pool_kept());
+    hak_pool_trim_idle(hak_pool_keeps());
     hak_huge_cache_tend();
   }
   hak_commons_freed_here(heap); // the next thread may do other things

@@ -35,6 +35,13 @@ void hak_ring_forget_all(hak_heap_t *heap) {
   heap->hints_used = 0;
 }
 
+void hak_ring_forget_idle(hak_heap_t *heap, unsigned i) {
+  hak_ring_t *ring = &heap->ring[i];
+  uint8_t now = (uint8_t)(ring->count + 61 * hak_load_relaxed(&ring->hits_left));
+  if (now == heap->ring_looked[i]) forget_oldest(heap, ring, ring->count);
+  heap->ring_looked[i] = now;
+}
+
 // Gives a ring its first places or a few more; what lies behind its own moves up. False: there
 // are not so many left.
 static bool get_places(hak_heap_t *heap, hak_ring_t *ring, uint32_t most) {

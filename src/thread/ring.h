@@ -54,7 +54,9 @@ void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint);
 
 // Takes the hints that name blocks of an L2 run out of a ring of its class.
 void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab);
-// Empties the L2 rings: the heap gets another thread.
+// Those of L2 class i if nothing came out of its ring since the last such look, nor went in.
+void hak_ring_forget_idle(hak_heap_t *heap, unsigned i);
+// Empties the L2 rings: the heap gets another thread, or gives back what it can.
 void hak_ring_forget_all(hak_heap_t *heap);
 
 // The L2.5 ring, heap->kept: freed runs, the newest last, each as the number of its first slab and

@@ -5,10 +5,15 @@
 #include "os/os.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
+#include "superslab/superslab.h"
 #include "thread/heap.h"
 #include "thread/ring.h"
 
 #define SPARSE_BLOCKS 8 // live in a tiny slab: at least half of its pages are free then
+// Of one with more whole pages may be free too, if blocks were freed as they came. Each such look costs
+// as much as so many trims, as the slab's whole free list is walked.
+#define LIST_TRIMS 4
+#define LOOKED_TRIMMED (1u << 15)
 
 // That slabs with absent pages go to the front so soon after an early trim is a regret.
 static const hak_regret_rule_t trim_rule = {
@@ -25,17 +30,20 @@ static const hak_regret_rule_t trim_rule = {
 #define PART_TRIMS 64
 #define OTHERS_MS 10
 
+static uint64_t heap_size(void) { return hak_load_relaxed(&hak_mapped.superslab_bytes); }
+
 static bool on(void) { return hak_option(PURGE) >= 2; }
 
-static void trim(hak_heap_t *heap, hak_slab_t *slab, uint64_t which) {
+static bool trim(hak_heap_t *heap, hak_slab_t *slab, uint64_t which) {
   uint32_t pages = hak_slab_trim(slab, which);
   hak_heap_count_stat(heap, HAK_STAT_page_trim, pages);
   if (pages) hak_pool_trimmed(slab);
+  return pages != 0;
 }
 
-static void trim_now(hak_heap_t *heap, hak_slab_t *slab) {
+static bool trim_now(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) hak_ring_forget(slab->ring, slab);
-  trim(heap, slab, ~UINT64_C(0));
+  return trim(heap, slab, ~UINT64_C(0));
 }
 
 // ---------------------------------------------------------------------------
@@ -58,12 +66,12 @@ static void waited(hak_heap_t *heap, hak_slab_t *run) {
   run->waits = false;
   if (hak_slab_place(run) != HAK_PLACE_PARTIAL) return;
   uint64_t now = hak_os_clock_ms();
-  if (hak_regret_pauses(&heap->trim_regret, now)) {
+  if (hak_regret_pauses(&heap->trim_regret, now, heap_size())) {
     heap->trim_skips = PAUSE_SKIPS;
     return;
   }
   hak_regret_done(&heap->trim_regret, now);
-  trim_now(heap, run);
+  run->early |= trim_now(heap, run);
 }
 
 void hak_sparse_add_now(hak_heap_t *heap, hak_slab_t *run) {
@@ -125,12 +133,14 @@ void hak_sparse_forget(hak_heap_t *heap) {
   }
 }
 
-void hak_sparse_needed(hak_heap_t *heap, const hak_slab_t *slab) {
-  if (!slab->absent) { // a fresh run instead of one that had been trimmed and then got empty
-    if (hak_slab_kind(slab) != HAK_KIND_L2 || slab->carved != 0) return;
+void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab) {
+  if (hak_slab_kind(slab) != HAK_KIND_L2) return;
+  if (!slab->early || !slab->absent) { // a used run instead of one that got empty
+    if (slab->carved != 0 || slab->zeroed || heap->trimmed_gone == 0) return;
     heap->trimmed_gone--;
   }
-  hak_regret_needed(&heap->trim_regret, hak_os_clock_ms(), trim_rule);
+  slab->early = false;
+  hak_regret_needed(&heap->trim_regret, hak_os_clock_ms(), heap_size(), trim_rule);
 }
 
 // ---------------------------------------------------------------------------
@@ -150,9 +160,17 @@ static unsigned pages_of(const hak_slab_t *slab) {
          hak_count_bits(slab->absent);
 }
 
+// Once where as many blocks are live as at the last look, half of what was carved at most.
+static bool idle_list(hak_slab_t *slab, unsigned live) {
+  if (2 * live > slab->carved || slab->looked == (live | LOOKED_TRIMMED)) return false;
+  bool same = slab->looked == live;
+  slab->looked = (uint16_t)(live | (same ? LOOKED_TRIMMED : 0));
+  return same;
+}
+
 static bool idle_tiny(hak_slab_t *slab) {
   unsigned live = (unsigned)hak_slab_live(slab);
-  if (live > SPARSE_BLOCKS) return false;
+  if (live > SPARSE_BLOCKS) return idle_list(slab, live);
   // A block is in two pages at most, and carving goes on in one: fewer hold nothing to give back.
   if (slab->absent && pages_of(slab) <= 2 * live + 1) return false;
   bool was_sparse = slab->waits;
@@ -160,11 +178,12 @@ static bool idle_tiny(hak_slab_t *slab) {
   return was_sparse;
 }
 
-static bool tend_slab(hak_heap_t *heap, hak_slab_t *slab) {
+// What that cost, in trims.
+static unsigned tend_slab(hak_heap_t *heap, hak_slab_t *slab) {
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   uint64_t idle = tiny ? idle_tiny(slab) : idle_blocks(slab);
   if (idle) trim(heap, slab, idle);
-  return idle != 0;
+  return idle == 0 ? 0 : tiny && hak_slab_live(slab) > SPARSE_BLOCKS ? LIST_TRIMS : 1;
 }
 
 static void unsee_hints(hak_ring_t *ring) {
@@ -192,6 +211,7 @@ static uint32_t tend_slabs(hak_heap_t *heap, unsigned c, uint32_t i, part_t *par
 }
 
 static uint32_t tend_class(hak_heap_t *heap, unsigned c, part_t *part) {
+  if (c >= HAK_TINY_CLASSES) hak_ring_forget_idle(heap, c - HAK_TINY_CLASSES);
   uint32_t i = tend_slabs(heap, c, heap->partial[c], part);
   hak_slab_t *front = hak_heap_front(heap, c);
   if (c >= HAK_TINY_CLASSES && front != &hak_slab_none) part->trims += tend_slab(heap, front);
@@ -233,7 +253,11 @@ void hak_sparse_tend(hak_heap_t *heap) {
 
 void hak_sparse_trim_all(hak_heap_t *heap) {
   if (!on()) return;
-  for (unsigned c = 0; c < HAK_CLASSES; c++)
+  hak_ring_forget_all(heap);
+  for (unsigned c = 0; c < HAK_CLASSES; c++) {
     for (uint32_t i = heap->partial[c]; i != 0; i = hak_slab_at(i)->next)
       trim_now(heap, hak_slab_at(i));
+    hak_slab_t *front = hak_heap_front(heap, c);
+    if (c >= HAK_TINY_CLASSES && front != &hak_slab_none) trim_now(heap, front);
+  }
 }

@@ -40,11 +40,11 @@ void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run);
 // No run waits any more: the thread ends.
 void hak_sparse_forget(hak_heap_t *heap);
 // To the front goes a slab with absent pages, or, while heap->trimmed_gone says that runs which had
-// such got empty, any slab: a regret if it is a fresh run in the place of one.
-void hak_sparse_needed(hak_heap_t *heap, const hak_slab_t *slab);
+// such got empty, any slab: a regret if they went early, or it is a fresh run in the place of one.
+void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab);
 // If it is time, a look at some classes, a few trims at most.
 void hak_sparse_tend(hak_heap_t *heap);
-// Trims all slabs that are not in the front.
+// Trims all slabs but tiny ones in the front.
 void hak_sparse_trim_all(hak_heap_t *heap);
 
 #endif

@@ -383,6 +383,20 @@ static void nothing_near_the_limit(void) {
   hak_memory_limit = UINT64_MAX;
   swing(4 * MIB, 1);
   CHECK(kept() != 0);
+  // Nor does what was kept when there was room.
+  for (unsigned how = 0; how < 3; how++) {
+    void *p = alloc(2 * MIB), *q = NULL;
+    swing(4 * MIB, 1);
+    CHECK(kept() != 0);
+    hak_memory_limit = hak_mapped.mapped;
+    if (how == 0) hak_huge_cache_tend();
+    else if (how == 1) CHECK((q = alloc(24 * MIB)) != NULL);
+    else CHECK(hak_huge_free(p));
+    CHECK_EQUAL(kept(), 0);
+    hak_memory_limit = UINT64_MAX;
+    if (how != 2) CHECK(hak_huge_free(p));
+    if (q) CHECK(hak_huge_free(q));
+  }
   // What is kept is there for others who find no memory.
   hak_os_fault(HAK_FAULT_MAP, 0, true);
   char *p = hak_calloc(1, 9 * MIB);
@@ -465,13 +479,33 @@ static void refused_unmaps_are_tried_again(void) {
     hak_os_fault(0, 0, false);
     for (unsigned i = 0; i < BLOCKS; i++)
       CHECK(mapped(block[i]) && !hak_huge_free(block[i]) && hak_huge_around(block[i]) == NULL);
-    if (round & 2) hak_huge_cache_tend();
+    if (round & 2) hak_os_sleep_ms(1010), hak_huge_cache_tend();
     else hak_huge_cache_trim(0);
     for (unsigned i = 0; i < BLOCKS; i++) CHECK(!mapped(block[i]));
   }
   CHECK(hak_mapped.huge_bytes == 0 && kept() == 0);
 }
 ISOLATED(refused_unmaps_are_tried_again)
+
+// Those that were refused again let the others go first.
+static void refused_unmaps_take_turns(void) {
+  enum { BLOCKS = 20, TRIES = 8 };
+  char *block[BLOCKS];
+  set_up(0);
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK((block[i] = alloc(2 * MIB)) != NULL);
+  hak_os_fault(HAK_FAULT_UNMAP, 0, false);
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK(hak_huge_free(block[i]));
+  hak_huge_cache_trim(0);
+  hak_os_fault(HAK_FAULT_UNMAP, TRIES, false); // so many are not
+  hak_huge_cache_trim(0);
+  hak_os_fault(0, 0, false);
+  unsigned first = 0, last = 0;
+  for (unsigned i = 0; i < BLOCKS; i++) *(i < BLOCKS - TRIES ? &last : &first) += !mapped(block[i]);
+  CHECK(first == 0 && last == TRIES);
+  hak_huge_cache_trim(0);
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK(!mapped(block[i]));
+}
+ISOLATED(refused_unmaps_take_turns)
 
 // Threads that take, write and put: a mapping is one thread's at a time, and nothing is lost.
 #define THREADS 4
@@ -551,6 +585,7 @@ int main(void) {
     ISOLATED_TEST(trimmed_to_a_sum),
     ISOLATED_TEST(refused_calls),
     ISOLATED_TEST(refused_unmaps_are_tried_again),
+    ISOLATED_TEST(refused_unmaps_take_turns),
     ISOLATED_TEST(threads_share_it),
     ISOLATED_TEST(child_has_its_own),
   };

@@ -135,6 +135,43 @@ static void places_are_kept(void) {
 }
 ISOLATED(places_are_kept)
 
+// Blocks that a ring names go back when nobody has taken any for a second, or with a reclaim.
+static void idle_hints_are_forgotten(void) {
+  enum { SIZE = 20000, BLOCKS = 64 };
+  if (hak_option(L2_RING_CAP) < HAK_L2_RING_MIN || hak_option(GUARD)) return;
+  hak_option(NURSERY) = 0;
+  hak_free(hak_malloc(1));
+  hak_heap_t *heap = hak_tls_heap;
+  hak_ring_t *ring = ring_of(SIZE);
+  unsigned i = (unsigned)(ring - heap->ring);
+  void *p[BLOCKS];
+  for (unsigned how = 0; how < 3; how++) {
+    for (unsigned n = 0; n < BLOCKS; n++) CHECK((p[n] = hak_malloc(SIZE)) != NULL);
+    for (unsigned n = 0; n < BLOCKS; n += 9) hak_free(p[n]);
+    uint32_t count = ring->count;
+    CHECK(count != 0);
+    hak_ring_forget_idle(heap, i);
+    if (how == 0) { // it was of use
+      void *q = hak_malloc(SIZE);
+      hak_free(q);
+      hak_ring_forget_idle(heap, i);
+      CHECK_EQUAL(ring->count, count);
+    }
+    uint64_t trimmed = hak_load_relaxed(&heap->stats[HAK_STAT_page_trim]);
+    if (how == 2) hak_heap_tidy(heap);
+    else hak_ring_forget_idle(heap, i);
+    CHECK_EQUAL(ring->count, 0);
+    hak_heap_check(heap);
+    if (how == 2 && hak_option(PURGE) >= 2 && !SANITIZED)
+      CHECK(hak_load_relaxed(&heap->stats[HAK_STAT_page_trim]) > trimmed);
+    // And they are found by their runs.
+    for (unsigned n = 0; n < BLOCKS; n += 9) CHECK((p[n] = hak_malloc(SIZE)) != NULL);
+    for (unsigned n = 0; n < BLOCKS; n++) hak_free(p[n]);
+    hak_ring_forget_all(heap);
+  }
+}
+ISOLATED(idle_hints_are_forgotten)
+
 static void *foreign[4];
 static void *free_others(void *argument) {
   (void)argument;
@@ -455,6 +492,7 @@ int main(void) {
     ISOLATED_TEST(stale_hints),
     ISOLATED_TEST(capacity_follows_use),
     ISOLATED_TEST(places_run_out),
+    ISOLATED_TEST(idle_hints_are_forgotten),
     ISOLATED_TEST(places_are_kept),
     ISOLATED_TEST(others_blocks),
     ISOLATED_TEST(kept_runs_stay_whole),

@@ -142,6 +142,9 @@ static void a_swinging_load_is_learnt(void) {
   begin();
   hak_option(LRU_CAP) = 4;
   swing(30);
+  // Nor does a thread's end evict them, however often one ends.
+  for (unsigned i = 0; i < 3; i++) CHECK_EQUAL(hak_pool_trim_idle(hak_pool_keeps()), 0);
+  CHECK_EQUAL(hak_pool_trim_idle(hak_pool_kept()), 26);
 }
 ISOLATED(a_swinging_load_is_learnt)
 
@@ -591,6 +594,12 @@ static void short_of_memory(void) {
   hak_memory_limit *= 2;
   hak_pool_release(a, 16), hak_pool_release(b, 16);
   CHECK_EQUAL(committed(), 1);
+  // Nor what was kept before.
+  hak_memory_limit = hak_load_relaxed(&hak_mapped.mapped);
+  hak_os_sleep_ms(60);
+  hak_pool_tend();
+  CHECK_EQUAL(committed(), 0);
+  hak_memory_limit = UINT64_MAX;
 }
 ISOLATED(short_of_memory)
 

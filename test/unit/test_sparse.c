@@ -177,6 +177,42 @@ static void ever_fewer(void) {
 }
 ISOLATED(ever_fewer)
 
+// Of a slab's blocks those stay that were there first: more than a few, but in few pages. Each such
+// state is looked at once, as its whole free list has to be.
+static void rows_that_stay(void) {
+  enum { SIZE = 64, STAY = 3 * 4096 };
+  if (!survivors_matter()) return;
+  char *p[HAK_SLAB_SIZE / SIZE];
+  for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = hak_malloc(SIZE - HAK_TAIL)) != NULL);
+  hak_slab_t *slab = hak_slab_lookup(p[COUNT(p) / 2]);
+  for (unsigned i = 0; i < 3 * COUNT(p); i++) CHECK(hak_malloc(SIZE - HAK_TAIL) != NULL); // others get in front
+  unsigned stay = 0;
+  for (unsigned i = 0; i < COUNT(p); i++) {
+    bool stays = hak_slab_lookup(p[i]) == slab && (uintptr_t)p[i] % HAK_SLAB_SIZE < STAY;
+    if (!stays) hak_free(p[i]), p[i] = NULL;
+    stay += stays;
+  }
+  heaps_let_go();
+  uint64_t trims[5] = {trimmed()};
+  for (unsigned i = 1; i < COUNT(trims); i++) {
+    if (i == COUNT(trims) - 1) // another state: one page less
+      for (unsigned k = 0; k < COUNT(p); k++)
+        if (p[k] && (uintptr_t)p[k] % HAK_SLAB_SIZE >= STAY - 4096) hak_free(p[k]), p[k] = NULL, stay--;
+    for (unsigned looks = 0; looks < 1 + (i == COUNT(trims) - 1); looks++) {
+      hak_tls_heap->tended_at = 0;
+      hak_sparse_tend(hak_tls_heap);
+    }
+    trims[i] = trimmed();
+  }
+  heaps_let_go();
+  CHECK_EQUAL(hak_slab_live(slab), stay);
+  if (HAK_SECURE) return; // letting go trims
+  CHECK(trims[1] == trims[0] && trims[2] >= trims[1] + 12);
+  CHECK(trims[3] == trims[2] && trims[4] == trims[3] + 1);
+  CHECK_EQUAL(hak_count_bits(slab->absent), 16 - STAY / 4096 + 1);
+}
+ISOLATED(rows_that_stay)
+
 // A mid-size peak of which a tenth stays, and nobody does anything afterwards.
 static void mid_peak(void) {
   enum { COUNT_ = 16000, BLOCK_KIB = 20, SIZE = BLOCK_KIB * KIB - HAK_TAIL };
@@ -203,6 +239,7 @@ static void after_a_pause(void) {
     for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = hak_malloc(SIZE)) != NULL);
     hak_heap_t *heap = hak_tls_heap;
     heap->trim_regret.until = round == 0 ? hak_os_clock_ms() + 60000 : 0;
+    heap->trim_regret.size = hak_mapped.superslab_bytes; // or growth would end it
     pages[round] = trimmed();
     for (unsigned i = 0; i < COUNT_; i++)
       if (chance_below(&seed, 10) != 0) hak_free(held[i]), held[i] = NULL;
@@ -359,6 +396,7 @@ int main(void) {
     ISOLATED_TEST(survivors_of_the_ended),
     ISOLATED_TEST(survivors_of_the_young),
     ISOLATED_TEST(ever_fewer),
+    ISOLATED_TEST(rows_that_stay),
     ISOLATED_TEST(mid_peak),
     ISOLATED_TEST(after_a_pause),
     ISOLATED_TEST(past_an_empty_front),
