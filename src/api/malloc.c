@@ -146,9 +146,10 @@ HAK_INLINE void *resize_in_place(const hak_block_t *block, void *p, size_t size)
 
 // To another block.
 static _Atomic bool shrinking_failed; // some block is much larger than what it was shrunk to
-static void *move(void *p, size_t usable, size_t size, const char *function) {
-  void *q = hak_front_hit_any(size);
-  if (!q) q = alloc_slow(size, NULL);
+HAK_INLINE void *move_to(void *p, size_t usable, size_t size, size_t asked, const char *function) {
+  void *q = hak_front_hit_any(asked);
+  if (!q) q = alloc_slow(asked, NULL);
+  if (!q && asked != size) q = alloc_slow(size, NULL);
   if (!q && size <= usable) { // shrinking cannot fail
     hak_store_relaxed(&shrinking_failed, true);
     return p;
@@ -158,6 +159,33 @@ static void *move(void *p, size_t usable, size_t size, const char *function) {
   hak_front_free(p, function);
   count(HAK_STAT_realloc_copy);
   return q;
+}
+
+// What grows by steps: the four blocks that this thread's realloc moved last to make them longer, as
+// 16 bits each of heap->grown. One that has to move again is to be longer than it asks for; one that
+// is taken for it is too (docs/decisions/0043-steps.md).
+#define STEP_MIN 1024
+#define EACH UINT64_C(0x0001000100010001)
+
+static uint64_t tag(const void *p) {
+  uintptr_t n = (uintptr_t)p >> HAK_MIN_SHIFT;
+  return (uint16_t)(n ^ n >> 16);
+}
+
+HAK_NOINLINE static void *move_up(void *p, size_t usable, size_t size, const char *function) {
+  size_t step = size + size / 4;
+  uint64_t other = hak_tls_heap->grown ^ tag(p) * EACH; // 0 in 16 bits: that is p
+  bool again = (other - EACH) & ~other & (EACH << 15);
+  if (!again || step > HAK_L2_MAX || step > usable + usable / 2) step = size;
+  void *q = move_to(p, usable, size, step, function);
+  hak_heap_t *heap = q ? hak_tls_heap : &hak_heap_none;
+  if (heap != &hak_heap_none) heap->grown = heap->grown << 16 | tag(q);
+  return q;
+}
+
+static void *move(void *p, size_t usable, size_t size, const char *function) {
+  if (!HAK_SECURE && size > usable && usable >= STEP_MIN) return move_up(p, usable, size, function);
+  return move_to(p, usable, size, size, function);
 }
 
 // The place of a live block is now for size bytes.
@@ -176,6 +204,12 @@ bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size) {
   return true;
 }
 
+// There is no memory to move it to: what it needs no more goes back.
+static void cut_in_place(const hak_block_t *block, void *p, size_t size) {
+  if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX) (void)hak_l25_resize(block->slab, size);
+  else if (block->kind == HAK_KIND_FREE) (void)hak_huge_resize(p, size);
+}
+
 static void *resize(void *p, size_t size, const char *function) {
   hak_block_t block;
   if (!hak_front_find(p, function, &block)) {
@@ -186,7 +220,11 @@ static void *resize(void *p, size_t size, const char *function) {
   // Who cuts a block of many pages to less than half asks for another such one before long.
   bool moves = block.kind == HAK_KIND_L25 && size > HAK_L2_MAX && size < block.usable / 2;
   void *q = moves ? NULL : resize_in_place(&block, p, size);
-  if (!q) return move(p, block.usable, size, function);
+  if (!q) {
+    q = move(p, block.usable, size, function);
+    if (q == p && !HAK_SECURE) cut_in_place(&block, p, size);
+    return q;
+  }
   reseal(q, size);
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;

@@ -6,6 +6,7 @@
 #include "base/atomic.h"
 
 HAK_INTERNAL extern _Atomic uint32_t hak_process_state; // 2: initialised
+HAK_INTERNAL extern int hak_process_id;                 // not that of a child of vfork
 void hak_process_init_slow(void);
 
 // HAKMEM_BACKGROUND: the helper thread. Not from inside an allocation: starting a

@@ -272,6 +272,24 @@ static void limit_calls(size_t a, size_t b) {
   CHECK(getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur == 100 && now.rlim_max == 100);
 }
 
+static __attribute__((noinline)) void limits_itself(void) {
+  static const struct rlimit l = {64 * MIB, 64 * MIB};
+  pid_t pid = vfork();
+  if (pid == 0) _exit(setrlimit(RLIMIT_AS, &l) == 0 ? 0 : 1);
+  wait_for(pid, 0);
+}
+
+// A child of vfork limits itself, as before an exec: nothing of its parent's changes.
+static void limited_vfork_child(size_t blocks, size_t size) {
+  size_t before = status_kib("VmSize:");
+  limits_itself();
+  CHECK(status_kib("VmSize:") >= before);
+  void **p = calloc(blocks, sizeof *p);
+  for (size_t i = 0; i < blocks; i++) CHECK(p && (p[i] = malloc(size)) != NULL), fill(p[i], size, i);
+  for (size_t i = 0; i < blocks; i++) check_and_free(p[i], size, i);
+  free(p);
+}
+
 // What is locked is resident; what is merely reserved is not.
 static void little_is_locked(size_t most_kib, size_t b) {
   (void)b;
@@ -435,6 +453,7 @@ const case_t limits_cases[] = {
     {"as_limited_by_others", limited_by_others, 256},
     {"as_limited_by_others_threads", limited_by_others_threads, 1024, 16},
     {"as_limit_calls", limit_calls},
+    {"as_limited_vfork_child", limited_vfork_child, 1000, 100000},
     {"nofile_limited_later", limited_later, RLIMIT_NOFILE, 0},
     {"no_descriptor_kept", no_descriptor_kept},
     {"strict_mode_tiny", strict_mode, 10, 50},

@@ -2,6 +2,11 @@
 
 #include "unit.h"
 
+#include <errno.h>
+
+#include "core/options.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
 #include "pool/l25.h"
 #include "superslab/slab.h"
 #include "thread/front.h"
@@ -140,6 +145,35 @@ static void resize_in_place(void) {
   CHECK_EQUAL(free_mask(head), UINT32_MAX);
 }
 ISOLATED(resize_in_place)
+
+// Where there is no memory for another block, what realloc cuts off goes back all the same.
+static void cut_without_memory(void) {
+  enum { MOST = 4096, SMALL = 300000 };
+  static void *rest[MOST];
+  const size_t large[] = {900000, 8 * MIB};
+  hak_option(NURSERY) = 0;
+  for (unsigned i = 0; i < COUNT(large); i++) {
+    unsigned n = 0;
+    char *p = hak_malloc(large[i]);
+    CHECK(p != NULL);
+    fill(p, SMALL, 1);
+    hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+    while (n < MOST && (rest[n] = hak_malloc(SMALL)) != NULL) n++;
+    CHECK(n < MOST);
+    size_t mapped = hak_mapped.huge_bytes;
+    char *q = hak_realloc(p, SMALL);
+    CHECK(q == p && filled(q, SMALL, 1) && errno == ENOMEM);
+    CHECK(HAK_SECURE || hak_malloc_usable_size(q) < large[i] / 2);
+    void *next = i == 0 ? hak_malloc(SMALL) : NULL; // in its place
+    hak_os_fault(0, 0, false);
+    if (i == 0 && !HAK_SECURE) CHECK(next != NULL);
+    if (i == 1 && !HAK_SECURE) CHECK(hak_mapped.huge_bytes < mapped - large[i] / 2);
+    hak_free(next);
+    hak_free(q);
+    while (n) hak_free(rest[--n]);
+  }
+}
+ISOLATED(cut_without_memory)
 
 static void a_second_free_is_noticed(void) {
   hak_process_init();
@@ -340,6 +374,7 @@ int main(void) {
     ISOLATED_TEST(every_length),
     ISOLATED_TEST(colours),
     ISOLATED_TEST(resize_in_place),
+    ISOLATED_TEST(cut_without_memory),
     ISOLATED_TEST(a_second_free_is_noticed),
     ISOLATED_TEST(one_of_many_frees_wins),
     ISOLATED_TEST(every_alignment),
