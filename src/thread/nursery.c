@@ -17,10 +17,15 @@ static HAK_TLS struct {
   uint32_t taken; // times it found one taken; says which one is next
 } tls_young;
 
+// Beside many threads that have heaps one stays young for so many times as long: most of them sleep, and a
+// heap has a slab of each class that its thread ever used.
+#define CROWD_TIMES 4
+
 static bool is_young(void) {
+  uint64_t most = hak_option(NURSERY);
+  if (hak_load_relaxed(&hak_heap_threads) > HAK_CROWD) most *= CROWD_TIMES;
   // What is to be prepared for a thread, and what counts its slow paths, is for one with a heap.
-  return tls_young.calls < hak_option(NURSERY) && hak_option(PREWARM) == 0 &&
-         hak_option(GUARD) == 0;
+  return tls_young.calls < most && hak_option(PREWARM) == 0 && hak_option(GUARD) == 0;
 }
 
 static void found_taken(void) {

@@ -151,6 +151,16 @@ static void calls_count(void) { CHECK_EQUAL(calls_with(100, 500), 502); }
 ISOLATED(calls_count)
 static void kib_count(void) { CHECK_EQUAL(calls_with(10 << 10, 500), 84); } // 12 a pair
 ISOLATED(kib_count)
+// Beside many that have heaps four times as many.
+static void a_crowd_counts(void) {
+  set_up(500);
+  uint32_t threads = hak_heap_threads;
+  hak_heap_threads = HAK_CROWD + 1;
+  uint64_t served = calls_with(100, 500);
+  hak_heap_threads = threads;
+  CHECK_EQUAL(served, 2002);
+}
+ISOLATED(a_crowd_counts)
 static void none_wanted(void) { CHECK_EQUAL(calls_with(100, 0), 2); }
 ISOLATED(none_wanted)
 
@@ -373,6 +383,7 @@ int main(void) {
     ISOLATED_TEST(later_clock_of_another),
     ISOLATED_TEST(calls_count),
     ISOLATED_TEST(kib_count),
+    ISOLATED_TEST(a_crowd_counts),
     ISOLATED_TEST(none_wanted),
     ISOLATED_TEST(keeps_the_nursery),
     ISOLATED_TEST(nobody_waits),
