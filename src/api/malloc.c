@@ -11,6 +11,7 @@
 #include "thread/audit.h"
 #include "thread/first.h"
 #include "thread/front.h"
+#include "thread/guard.h"
 #include "thread/ring.h"
 
 #define PART(name) HAK_INTERNAL extern const char hak_api_part_##name
@@ -176,7 +177,9 @@ HAK_NOINLINE static void *move_up(void *p, size_t usable, size_t size, const cha
   size_t step = size + size / 4;
   uint64_t other = hak_tls_heap->grown ^ tag(p) * EACH; // 0 in 16 bits: that is p
   bool again = (other - EACH) & ~other & (EACH << 15);
-  if (!again || step > HAK_L2_MAX || step > usable + usable / 2) step = size;
+  // First and guarded blocks end where the request does.
+  bool exact = hak_first_open() || hak_guard_is_on();
+  if (!again || exact || step > HAK_L2_MAX || step > usable + usable / 2) step = size;
   void *q = move_to(p, usable, size, step, function);
   hak_heap_t *heap = q ? hak_tls_heap : &hak_heap_none;
   if (heap != &hak_heap_none) heap->grown = heap->grown << 16 | tag(q);
@@ -288,7 +291,10 @@ static void free_checked(const char *function, void *p, size_t alignment, size_t
                          bool reallocated, hak_misuse_size_t *report) {
   hak_block_t block;
   if (!p || !hak_front_find(p, function, &block)) return;
-  if (!served_by(&block, alignment, size) && !(reallocated && shrunk_to(&block, size))) {
+  bool right = served_by(&block, alignment, size);
+  if (!right && reallocated) // perhaps it grew by steps
+    right = shrunk_to(&block, size) || served_by(&block, alignment, size + size / 4);
+  if (!right) {
     report(function, p, size, block.usable);
     if (HAK_SECURE) return;
   }

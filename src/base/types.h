@@ -310,7 +310,7 @@ struct hak_heap {
   uint8_t given;        // slabs given to a commons in a row
   uint8_t common_next;  // the commons that is tended next
   bool transient;       // attached for one call only: the thread is ending, or it is a nursery
-  bool forked;          // in the child of a fork: runs that others freed blocks of are in no inbox
+  bool forked;          // in the child of a fork: slabs that others freed blocks of are in no inbox
   _Atomic bool nursery; // changed by its owner only
   uint32_t id;          // number for hak_heap_by_id, from 1
   // Whose heap it is, and not for one call only (protocol H5).

@@ -22,11 +22,11 @@ static _Atomic uint32_t places_used;
 static _Atomic uint64_t put_at[PLACES]; // ms; relaxed: an old time sends a mapping back early
 
 // Mappings that the kernel refused to take back, stacks whose links are in themselves: tried
+// again when the cache is tended or trimmed, those in the second after those in the first.
 typedef struct hak_refused {
   struct hak_refused *next;
   size_t size;
 } hak_refused_t;
-// again when the cache is tended or trimmed, those in the second after those in the first.
 static _Atomic(hak_refused_t *) refused[2];
 #define TRIES 8
 #define TRIES_AT_LEISURE 1024

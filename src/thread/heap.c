@@ -356,6 +356,7 @@ void hak_heap_drain(hak_heap_t *heap) {
   if (HAK_LIKELY(!heap->forked)) return;
   post_forked(heap); // after that: what the interrupted call had posted is not posted once more
   take_posted(heap);
+  release_partial(heap, UINT32_MAX); // what waited for the inbox of before
 }
 
 void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c) {

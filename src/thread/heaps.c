@@ -102,7 +102,7 @@ static void forget_what_others_freed(hak_heap_t *mine, bool of_all) {
     if (remote == 0 || !(own || of_all)) continue;
     bool posted = kind == HAK_KIND_L2 && !hak_slab_is_free(slab);
     hak_store_relaxed(&slab->remote, posted ? remote & ~HAK_REMOTE_QUEUED : 0);
-    if (posted && own) mine->forked = true, mine->ticks = HAK_HEAP_TICKS;
+    if (own) mine->forked = true, mine->ticks = HAK_HEAP_TICKS;
   }
 }
 

@@ -21,11 +21,15 @@ static HAK_TLS struct {
 // heap has a slab of each class that its thread ever used.
 #define CROWD_TIMES 4
 
+HAK_NOINLINE static bool in_crowd(void) {
+  return hak_load_relaxed(&hak_heap_threads) > HAK_CROWD &&
+         tls_young.calls < CROWD_TIMES * hak_option(NURSERY);
+}
+
 static bool is_young(void) {
-  uint64_t most = hak_option(NURSERY);
-  if (hak_load_relaxed(&hak_heap_threads) > HAK_CROWD) most *= CROWD_TIMES;
   // What is to be prepared for a thread, and what counts its slow paths, is for one with a heap.
-  return tls_young.calls < most && hak_option(PREWARM) == 0 && hak_option(GUARD) == 0;
+  return (HAK_LIKELY(tls_young.calls < hak_option(NURSERY)) || in_crowd()) &&
+         hak_option(PREWARM) == 0 && hak_option(GUARD) == 0;
 }
 
 static void found_taken(void) {

@@ -9,6 +9,7 @@
 #include "pool/huge.h"
 #include "superslab/seal.h"
 #include "superslab/shared_pool.h"
+#include "thread/first.h"
 #include "thread/front.h"
 #include "thread/heap.h"
 #include "thread/process.h"
@@ -286,6 +287,27 @@ static void colours(void) {
 }
 ISOLATED(colours)
 
+// What grew by steps has room for a quarter more than was asked for, in a block of a class that may
+// lie as far above that as any may that is borrowed. It is of the size all the same.
+static void grown_by_steps(void) {
+  if (HAK_SECURE || hak_option(L2_BORROW) < 4 || hak_option(GUARD)) return;
+  hak_option(NURSERY) = 0;
+  hak_free(hak_malloc(100000)); // no first block any more
+  void *big = hak_malloc(3328), *kept = hak_malloc(3328), *p = hak_malloc(1400);
+  hak_free(big);
+  CHECK((p = hak_realloc(p, 1500)) != NULL && (p = hak_realloc(p, 1640)) != NULL);
+  if (!hak_first_open() && hak_option(L2_BORROW) == 4) CHECK(p == big && usable(p) == 3328);
+  hak_free_sized(p, 1640);
+  for (size_t size = 900; size < HAK_L2_MAX; size += size / 7) {
+    p = hak_malloc(size);
+    for (size_t step = 1; step < 20; step++) CHECK((p = hak_realloc(p, size + step * size / 11)) != NULL);
+    hak_free_sized(p, size + 19 * size / 11);
+  }
+  hak_free(kept);
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(grown_by_steps)
+
 // A class without a free block borrows from the classes above, but not without end, and not
 // from afar; requests for an alignment do not. Sized frees know.
 static void borrowed(void) {
@@ -424,6 +446,7 @@ ISOLATED(hits_of_a_ring_are_noticed)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(grown_by_steps),
     ISOLATED_TEST(borrowed),
     ISOLATED_TEST(what_comes_back),
     ISOLATED_TEST(slow_paths_tick),

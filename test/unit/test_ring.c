@@ -138,7 +138,8 @@ ISOLATED(places_are_kept)
 // Blocks that a ring names go back when nobody has taken any for a second, or with a reclaim.
 static void idle_hints_are_forgotten(void) {
   enum { SIZE = 20000, BLOCKS = 64 };
-  if (hak_option(L2_RING_CAP) < HAK_L2_RING_MIN || hak_option(GUARD)) return;
+  if (hak_option(L2_RING_CAP) < HAK_L2_RING_MIN || hak_option(GUARD) || HAK_SECURE) return;
+  if (hak_option(PURGE) < 2) return;
   hak_option(NURSERY) = 0;
   hak_free(hak_malloc(1));
   hak_heap_t *heap = hak_tls_heap;
@@ -162,7 +163,7 @@ static void idle_hints_are_forgotten(void) {
     else hak_ring_forget_idle(heap, i);
     CHECK_EQUAL(ring->count, 0);
     hak_heap_check(heap);
-    if (how == 2 && hak_option(PURGE) >= 2 && !SANITIZED)
+    if (how == 2 && hak_os_page_size <= 16384 && !SANITIZED)
       CHECK(hak_load_relaxed(&heap->stats[HAK_STAT_page_trim]) > trimmed);
     // And they are found by their runs.
     for (unsigned n = 0; n < BLOCKS; n += 9) CHECK((p[n] = hak_malloc(SIZE)) != NULL);
@@ -306,7 +307,7 @@ enum { KEEPERS = 8, MANY = 24 };
 static pthread_barrier_t all_have_heaps, all_have_kept;
 static void *keep_and_wait(void *argument) {
   (void)argument;
-  for (unsigned i = 0; i < 1000; i++) hak_free(hak_malloc(100)); // no nursery after that
+  for (unsigned i = 0; i < 4000; i++) hak_free(hak_malloc(100)); // no nursery after that
   pthread_barrier_wait(&all_have_heaps);
   use_runs_again_and_again();
   uint32_t most = (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);

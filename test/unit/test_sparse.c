@@ -344,7 +344,7 @@ static pthread_barrier_t all_have_heaps, all_have_freed;
 static _Atomic unsigned empty_runs, all_runs;
 static void *use_and_wait(void *threads) {
   static const size_t sizes[] = {4096, 8192, 12288, 16384, 24576, 32768, 49152};
-  for (unsigned i = 0; i < 1000; i++) hak_free(hak_malloc(100)); // no nursery after that
+  for (unsigned i = 0; i < 4000; i++) hak_free(hak_malloc(100)); // no nursery after that
   pthread_barrier_wait(&all_have_heaps);
   hak_heap_t *heap = hak_tls_heap;
   unsigned empty = 0, all = 0;
