@@ -5,7 +5,6 @@
 
 #include "api/api.h"
 #include "os/os.h"
-#include "superslab/superslab.h"
 #include "thread/process.h"
 
 HAK_API_PART(limits);
@@ -23,13 +22,11 @@ static HAK_COLD int own_prlimit(int pid, int resource, const hak_os_limits_t *li
   if (!limits || !hak_os_is_address_limit(pid, resource))
     return hak_os_limit(pid, resource, limits, old);
   hak_process_init();
-  // A child of vfork limits itself; the memory is its parent's.
-  if (hak_os_pid() != hak_process_id) return hak_os_limit(pid, resource, limits, old);
   size_t now = hak_os_address_limit();
   // Before: or what other threads map meanwhile would be refused.
-  if (limits->soft < now) hak_superslab_fit(limits->soft);
+  if (limits->soft < now) hak_process_fit(limits->soft);
   int result = hak_os_limit(pid, resource, limits, old);
-  hak_superslab_fit(hak_os_address_limit()); // it was raised, or the call was refused
+  hak_process_fit(hak_os_address_limit()); // it was raised, or the call was refused
   return result;
 }
 

@@ -280,6 +280,12 @@ static bool shrunk_to(const hak_block_t *block, size_t size) {
                                    hak_load_relaxed(&shrinking_failed));
 }
 
+// Or may have made longer by steps.
+static bool grown_to(const hak_block_t *block, size_t size) {
+  bool can = !HAK_SECURE && (block->kind == HAK_KIND_TINY || block->kind == HAK_KIND_L2);
+  return can && served_by(block, 1, size + size / 4);
+}
+
 bool hak_api_is_of_size(const hak_block_t *block, size_t size) {
   if (!HAK_SECURE || block->kind == HAK_KIND_GUARD) return size <= block->usable;
   return size == block->usable || shrunk_to(block, size);
@@ -291,9 +297,8 @@ static void free_checked(const char *function, void *p, size_t alignment, size_t
                          bool reallocated, hak_misuse_size_t *report) {
   hak_block_t block;
   if (!p || !hak_front_find(p, function, &block)) return;
-  bool right = served_by(&block, alignment, size);
-  if (!right && reallocated) // perhaps it grew by steps
-    right = shrunk_to(&block, size) || served_by(&block, alignment, size + size / 4);
+  bool right = served_by(&block, alignment, size) ||
+               (reallocated && (shrunk_to(&block, size) || grown_to(&block, size)));
   if (!right) {
     report(function, p, size, block.usable);
     if (HAK_SECURE) return;

@@ -31,7 +31,7 @@ static hak_heap_t *in_segment(uint32_t id, bool make) {
   if (!segment && make) {
     size_t size = hak_align_up(sizeof(hak_heap_t) << (SEGMENT_SHIFT + k), hak_os_page_size);
     hak_heap_t *fresh = hak_os_map(size, hak_os_page_size);
-    if (!fresh) hak_superslab_fit(hak_os_address_limit()); // perhaps others have set it
+    if (!fresh) hak_process_fit(hak_os_address_limit()); // perhaps others have set it
     if (!fresh && !(fresh = hak_os_map(size, hak_os_page_size))) return NULL;
     if (hak_cas_acq_rel(&segments[k], &segment, fresh)) {
       segment = fresh;

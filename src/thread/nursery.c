@@ -21,14 +21,16 @@ static HAK_TLS struct {
 // heap has a slab of each class that its thread ever used.
 #define CROWD_TIMES 4
 
-HAK_NOINLINE static bool in_crowd(void) {
+HAK_NOINLINE static bool in_crowd(size_t size) {
+  if (size <= HAK_MIN_BLOCK * 2) tls_young.calls += CROWD_TIMES - 1; // it gets a whole cache line
   return hak_load_relaxed(&hak_heap_threads) > HAK_CROWD &&
          tls_young.calls < CROWD_TIMES * hak_option(NURSERY);
 }
 
-static bool is_young(void) {
+// size: of the block that is asked for, where that is known.
+static bool is_young(size_t size) {
   // What is to be prepared for a thread, and what counts its slow paths, is for one with a heap.
-  return (HAK_LIKELY(tls_young.calls < hak_option(NURSERY)) || in_crowd()) &&
+  return (HAK_LIKELY(tls_young.calls < hak_option(NURSERY)) || in_crowd(size)) &&
          hak_option(PREWARM) == 0 && hak_option(GUARD) == 0;
 }
 
@@ -80,7 +82,7 @@ HAK_NOINLINE static hak_heap_t *enter_another(void) {
 hak_heap_t *hak_nursery_enter(void) {
   // The first thread gets the first heap, and what ended threads left is used first: where
   // there are such heaps, threads tend to need one.
-  if (!is_young() || (hak_heap_count() == 0 && !hak_first_elsewhere()) ||
+  if (!is_young(SIZE_MAX) || (hak_heap_count() == 0 && !hak_first_elsewhere()) ||
       hak_orphan_any(HAK_ORPHANS_ALL))
     return NULL;
   tls_young.calls++;
@@ -90,7 +92,8 @@ hak_heap_t *hak_nursery_enter(void) {
 
 hak_heap_t *hak_nursery_enter_for(hak_slab_t *slab) {
   hak_heap_t *owner = hak_slab_owner(slab);
-  if (!owner || !hak_load_relaxed(&owner->nursery) || !is_young() || !take(owner)) return NULL;
+  if (!owner || !hak_load_relaxed(&owner->nursery) || !is_young(SIZE_MAX) || !take(owner))
+    return NULL;
   tls_young.calls++;
   return owner;
 }
@@ -109,7 +112,7 @@ void hak_nursery_leave(hak_heap_t *heap) {
 void *hak_nursery_hit(size_t size) {
   // Acquire: pairs with the release in make: options are known as well.
   hak_heap_t *heap = hak_load_acquire(&nurseries[tls_young.taken % HAK_NURSERIES]);
-  if (size > HAK_L2_MAX || !heap || heap == &hak_heap_none || !is_young() ||
+  if (size > HAK_L2_MAX || !heap || heap == &hak_heap_none || !is_young(size) ||
       hak_orphan_any(HAK_ORPHANS_ALL) || !take(heap))
     return NULL;
   void *p = hak_front_hit_any_of(&heap, hak_class_padded(size + HAK_TAIL) - HAK_TAIL);

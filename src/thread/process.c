@@ -15,6 +15,10 @@
 _Atomic uint32_t hak_process_state; // 0, 1: a thread is at it, 2: done
 int hak_process_id;
 
+void hak_process_fit(size_t limit) {
+  if (hak_os_pid() == hak_process_id) hak_superslab_fit(limit);
+}
+
 static void after_fork_in_child(void) {
   hak_process_id = hak_os_pid();
   // What is below the heaps first: they may give slabs back.

@@ -2,8 +2,8 @@
 //
 // The L2 ring of a class is a small LIFO of hints: "block n of that run was freed by
 // this thread" (one that its heap owns). A hint owns nothing: the block is marked free
-// where it always is, in the run's mask. So a ring holds no memory back, the oldest quarter
-// of a full one is simply forgotten, and double frees are still seen exactly.
+// where it always is, in the run's mask. So the oldest quarter of a full ring is simply
+// forgotten, as all of an idle one is, and double frees are still seen exactly.
 //
 // Capacities adapt to each class (row M4): a ring that was full and later empty would
 // have served more blocks if it were larger, so the next time it is full it grows, to

@@ -1,8 +1,8 @@
 // sparse.h: slabs in use give the OS pages back that hold no live block (row M5;
 // docs/decisions/0026-pages-in-use.md).
 //
-// Twice a look a second apart, as a rule, finds PARTIAL tiny slabs with few live blocks, and L2
-// blocks that were free both times. L2 runs of a class that shrinks are trimmed without
+// Twice a look a second apart, as a rule, finds PARTIAL tiny slabs with few live blocks, or half free
+// and unchanged, and L2 blocks that were free both times. L2 runs of a class that shrinks are trimmed without
 // waiting for that, as their thread may soon sleep; not while such pages turn out to be
 // needed again: that is a regret, and after a few there is a pause, each longer than the
 // one before. In a crowd of threads empty runs in front wait among them, and go back whole

@@ -465,6 +465,7 @@ static void size_max_for_1(void) { sized(16, 1, SIZE_MAX - 3); }
 static void size_1_for_24(void) { sized(16, 24, 1); }
 static void size_33_for_24(void) { sized(16, 24, 33); }
 static void size_100_for_1000(void) { sized(16, 1000, 100); }
+static void size_800_for_1000(void) { sized(16, 1000, 800); }
 static void size_1025_for_1000(void) { sized(16, 1000, 1025); }
 static void size_2500_for_5000(void) { sized(16, 5000, 2500); }
 static void size_5121_for_5000(void) { sized(16, 5000, 5121); }
@@ -593,7 +594,7 @@ static const struct {
     CASE(inside_l25_far), CASE(before_tiny_remote), CASE(before_l2), CASE(before_l25),
     CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
     CASE(size_max_for_1), CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
-    CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_3500_for_5500_borrowed), CASE(size_100000_for_300000),
+    CASE(size_800_for_1000), CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_3500_for_5500_borrowed), CASE(size_100000_for_300000),
     CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),
     CASE(size_129_for_100_aligned), CASE(size_max_for_100_aligned), CASE(size_max_for_5000_aligned),
     CASE(size_60000_for_5000_aligned),

@@ -275,7 +275,11 @@ static void limit_calls(size_t a, size_t b) {
 static __attribute__((noinline)) void limits_itself(void) {
   static const struct rlimit l = {64 * MIB, 64 * MIB};
   pid_t pid = vfork();
-  if (pid == 0) _exit(setrlimit(RLIMIT_AS, &l) == 0 ? 0 : 1);
+  if (pid == 0) {
+    bool limited = setrlimit(RLIMIT_AS, &l) == 0;
+    void *volatile p = malloc(100 * MIB);
+    _exit(limited && p == NULL ? 0 : 1);
+  }
   wait_for(pid, 0);
 }
 

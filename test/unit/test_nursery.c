@@ -160,6 +160,16 @@ static void a_crowd_counts(void) {
   hak_heap_threads = threads;
   CHECK_EQUAL(served, 2002);
 }
+// But those whose blocks take up much more than they ask for soon get a heap.
+static void small_blocks_in_a_crowd(void) {
+  set_up(500);
+  uint32_t threads = hak_heap_threads;
+  hak_heap_threads = HAK_CROWD + 1;
+  uint64_t served = calls_with(16, 500);
+  hak_heap_threads = threads;
+  CHECK(served > 500 && served < 1200);
+}
+ISOLATED(small_blocks_in_a_crowd)
 ISOLATED(a_crowd_counts)
 static void none_wanted(void) { CHECK_EQUAL(calls_with(100, 0), 2); }
 ISOLATED(none_wanted)
@@ -384,6 +394,7 @@ int main(void) {
     ISOLATED_TEST(calls_count),
     ISOLATED_TEST(kib_count),
     ISOLATED_TEST(a_crowd_counts),
+    ISOLATED_TEST(small_blocks_in_a_crowd),
     ISOLATED_TEST(none_wanted),
     ISOLATED_TEST(keeps_the_nursery),
     ISOLATED_TEST(nobody_waits),
