@@ -151,26 +151,23 @@ static void calls_count(void) { CHECK_EQUAL(calls_with(100, 500), 502); }
 ISOLATED(calls_count)
 static void kib_count(void) { CHECK_EQUAL(calls_with(10 << 10, 500), 84); } // 12 a pair
 ISOLATED(kib_count)
-// Beside many that have heaps four times as many.
-static void a_crowd_counts(void) {
+static uintptr_t calls_in_crowd(size_t size) {
   set_up(500);
   uint32_t threads = hak_heap_threads;
   hak_heap_threads = HAK_CROWD + 1;
-  uint64_t served = calls_with(100, 500);
+  uintptr_t calls = calls_with(size, 500);
   hak_heap_threads = threads;
-  CHECK_EQUAL(served, 2002);
+  return calls;
 }
+// Beside many that have heaps four times as many.
+static void a_crowd_counts(void) { CHECK_EQUAL(calls_in_crowd(100), 2002); }
+ISOLATED(a_crowd_counts)
 // But those whose blocks take up much more than they ask for soon get a heap.
 static void small_blocks_in_a_crowd(void) {
-  set_up(500);
-  uint32_t threads = hak_heap_threads;
-  hak_heap_threads = HAK_CROWD + 1;
-  uint64_t served = calls_with(16, 500);
-  hak_heap_threads = threads;
-  CHECK(served > 500 && served < 1200);
+  uintptr_t calls = calls_in_crowd(16);
+  CHECK(calls > 500 && calls < 1200);
 }
 ISOLATED(small_blocks_in_a_crowd)
-ISOLATED(a_crowd_counts)
 static void none_wanted(void) { CHECK_EQUAL(calls_with(100, 0), 2); }
 ISOLATED(none_wanted)
 
