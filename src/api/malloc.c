@@ -162,9 +162,9 @@ HAK_INLINE void *move_to(void *p, size_t usable, size_t size, size_t asked, cons
   return q;
 }
 
-// What grows by steps: the four blocks that this thread's realloc moved last to make them longer, as
-// 16 bits each of heap->grown. One that has to move again is to be longer than it asks for; one that
-// is taken for it is too (docs/decisions/0043-steps.md).
+// What grows by steps: the four blocks that this thread's realloc moved last to make them longer,
+// as 16 bits each of heap->grown. One that has to move again is to be longer than it asks for; one
+// that is taken for it is too (docs/decisions/0043-steps.md).
 #define STEP_MIN 1024
 #define EACH UINT64_C(0x0001000100010001)
 
@@ -181,8 +181,8 @@ HAK_NOINLINE static void *move_up(void *p, size_t usable, size_t size, const cha
   bool exact = hak_first_open() || hak_guard_is_on();
   if (!again || exact || step > HAK_L2_MAX || step > usable + usable / 2) step = size;
   void *q = move_to(p, usable, size, step, function);
-  hak_heap_t *heap = q ? hak_tls_heap : &hak_heap_none;
-  if (heap != &hak_heap_none) heap->grown = heap->grown << 16 | tag(q);
+  hak_heap_t *heap = hak_tls_heap;
+  if (q && heap != &hak_heap_none) heap->grown = heap->grown << 16 | tag(q);
   return q;
 }
 

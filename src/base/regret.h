@@ -1,7 +1,8 @@
 // regret.h: whether memory may go back before it has been idle for long is learnt. That
 // some of it is needed again soon after is a regret; a few of them make a pause, and
 // each pause is twice as long as the one before. It ends early if SuperSlab memory has
-// grown by an eighth, where its size is told: a load that grows does not live on what the pause keeps.
+// grown by an eighth, where its size is told: a load that grows does not live on what the
+// pause keeps.
 //
 // Any thread, all relaxed: they steer, nothing depends on them. Times are in ms of
 // hak_os_clock_ms.
@@ -28,7 +29,8 @@ typedef struct {
   uint32_t soon, few, least, most;
 } hak_regret_rule_t;
 
-// Whether there is a pause at the moment, with so many bytes of SuperSlabs (0: growth does not matter).
+// Whether there is a pause at the moment, with so many bytes of SuperSlabs (0: growth does not
+// matter).
 HAK_INLINE bool hak_regret_pauses(hak_regret_t *regret, uint64_t now, uint64_t size) {
   if (now >= hak_load_relaxed(&regret->until)) return false;
   uint64_t before = hak_load_relaxed(&regret->size), more = before / 8;

@@ -120,8 +120,8 @@ void hak_huge_cache_unmap(void *p, size_t size) {
   push_refused(&refused[0], entry);
 }
 
-// There may be many, most of which would fare no better: until so many have been refused again, which
-// are the last ones next time.
+// There may be many, most of which would fare no better: until so many have been refused again,
+// which are the last ones next time.
 static void try_again(unsigned most) {
   hak_refused_t *again = NULL;
   for (unsigned i = 0; i < 2 && most; i++) {

@@ -213,7 +213,7 @@ unsigned hak_pool_kept(void) {
   return most < cap && hak_option(LRU_SHARE) ? (uint32_t)most : cap;
 }
 
-unsigned hak_pool_keeps(void) {
+unsigned hak_pool_keep_now(void) {
   if (hak_mapped_near_limit()) return 0;
   uint32_t keep = hak_load_relaxed(&keep_limit), cap = hak_pool_kept();
   if (keep <= cap) return cap;
@@ -230,7 +230,7 @@ static void committed_one(void) {
   if (cap == 0 || evicted == 0 || (now = hak_os_clock_ms()) - evicted > REGRET_MS) return;
   if (hak_mapped_near_limit()) return; // whatever is needed again, none may be kept
   hak_store_relaxed(&regretted_at, now);
-  uint32_t keep = hak_pool_keeps();
+  uint32_t keep = hak_pool_keep_now();
   if (keep < cap) { // for HAKMEM_LRU_SHARE
     hak_store_relaxed(&keep_limit, cap);
   } else if (keep < KEEP_MAX) {
@@ -409,7 +409,7 @@ static void release_set(uint32_t number, uint32_t bits) {
     wait_for_purge(number);
     return;
   }
-  uint32_t keep = hak_pool_keeps();
+  uint32_t keep = hak_pool_keep_now();
   if (empties <= keep || !evict(number)) return;
   if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
   split_unused();
@@ -489,8 +489,9 @@ bool hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
   // Signed: another thread may have asked the clock later, and stored it before.
   if ((int64_t)(now - last) < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return false;
-  bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS, low = false;
-  if (hak_mapped_near_limit()) low = true, hak_pool_trim(0);
+  bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS;
+  bool low = hak_mapped_near_limit();
+  if (low) hak_pool_trim(0);
   if (is_due) {
     hak_store_relaxed(&second_at, now);
     hak_pool_trim_idle(hak_pool_kept());

@@ -81,9 +81,10 @@ unsigned hak_pool_trim_idle(unsigned keep);
 // Empty SuperSlabs that stay whatever the load: HAKMEM_LRU_CAP and HAKMEM_LRU_SHARE.
 unsigned hak_pool_kept(void);
 // Those that stay now, as a load that swings has needed them again.
-unsigned hak_pool_keeps(void);
+unsigned hak_pool_keep_now(void);
 // hak_pool_trim_idle once a second, beyond hak_pool_kept; then, in parts, the pages of free slabs
-// that nobody needed for as long. For whoever is at work. True when the second begins, or near a limit.
+// that nobody needed for as long. For whoever is at work. True when the second begins, or near
+// a limit.
 bool hak_pool_tend(void);
 
 // SuperSlabs without memory, by number (superslab.c; they are a set of the index). take

@@ -155,7 +155,7 @@ static void forget(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) {
     hak_ring_forget(slab->ring, slab);
     hak_sparse_leave(heap, slab);
-    heap->trimmed_gone += slab->early && slab->absent != 0;
+    heap->trimmed_gone += hak_sparse_went_early(slab);
   }
   heap->warm[hak_slab_class(slab)].slabs--;
   hak_slab_clear(slab);
@@ -572,7 +572,7 @@ static void detach(hak_heap_t *heap, bool for_a_call) {
   hak_ring_forget_all(heap);
   hak_sparse_forget(heap);
   if (!for_a_call) {
-    hak_pool_trim_idle(hak_pool_keeps());
+    hak_pool_trim_idle(hak_pool_keep_now());
     hak_huge_cache_tend();
   }
   hak_commons_freed_here(heap); // the next thread may do other things

@@ -10,6 +10,7 @@
 #include "thread/letter.h"
 #include "thread/nursery.h"
 #include "thread/orphan.h"
+#include "thread/process.h"
 #include "thread/ring.h"
 #include "thread/warm.h"
 

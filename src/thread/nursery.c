@@ -17,8 +17,8 @@ static HAK_TLS struct {
   uint32_t taken; // times it found one taken; says which one is next
 } tls_young;
 
-// Beside many threads that have heaps one stays young for so many times as long: most of them sleep, and a
-// heap has a slab of each class that its thread ever used.
+// Beside many threads that have heaps one stays young for so many times as long: most of them
+// sleep, and a heap has a slab of each class that its thread ever used.
 #define CROWD_TIMES 4
 
 HAK_NOINLINE static bool in_crowd(size_t size) {

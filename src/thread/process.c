@@ -13,14 +13,14 @@
 #include "thread/heap.h"
 
 _Atomic uint32_t hak_process_state; // 0, 1: a thread is at it, 2: done
-int hak_process_id;
+static int process_id;              // not that of a child of vfork
 
 void hak_process_fit(size_t limit) {
-  if (hak_os_pid() == hak_process_id) hak_superslab_fit(limit);
+  if (hak_os_pid() == process_id) hak_superslab_fit(limit);
 }
 
 static void after_fork_in_child(void) {
-  hak_process_id = hak_os_pid();
+  process_id = hak_os_pid();
   // What is below the heaps first: they may give slabs back.
   hak_huge_cache_after_fork();
   hak_pool_rebuild();
@@ -34,7 +34,7 @@ void hak_process_init_slow(void) {
     while (hak_load_acquire(&hak_process_state) != 2) hak_os_yield();
     return;
   }
-  hak_process_id = hak_os_pid();
+  process_id = hak_os_pid();
   hak_os_init();
   hak_options_init();
   hak_seal_init();

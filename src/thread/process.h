@@ -6,10 +6,9 @@
 #include "base/atomic.h"
 
 HAK_INTERNAL extern _Atomic uint32_t hak_process_state; // 2: initialised
-HAK_INTERNAL extern int hak_process_id;                 // not that of a child of vfork
 void hak_process_init_slow(void);
-// What is reserved follows the limit of address space, or one that is about to be set, but in a child
-// of vfork, whose limits are not those of the process that the memory is of.
+// What is reserved follows the limit of address space, or one that is about to be set, but in a
+// child of vfork, whose limits are not those of the process that the memory is of.
 void hak_process_fit(size_t limit);
 
 // HAKMEM_BACKGROUND: the helper thread. Not from inside an allocation: starting a

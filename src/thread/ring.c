@@ -35,9 +35,17 @@ void hak_ring_forget_all(hak_heap_t *heap) {
   heap->hints_used = 0;
 }
 
+static uint8_t look_at(hak_ring_t *ring) {
+  return (uint8_t)(ring->count + 61 * hak_load_relaxed(&ring->hits_left));
+}
+
+void hak_ring_was_used(hak_heap_t *heap, hak_ring_t *ring) {
+  heap->ring_looked[ring - heap->ring] = (uint8_t)(look_at(ring) + 1);
+}
+
 void hak_ring_forget_idle(hak_heap_t *heap, unsigned i) {
   hak_ring_t *ring = &heap->ring[i];
-  uint8_t now = (uint8_t)(ring->count + 61 * hak_load_relaxed(&ring->hits_left));
+  uint8_t now = look_at(ring);
   if (now == heap->ring_looked[i]) forget_oldest(heap, ring, ring->count);
   heap->ring_looked[i] = now;
 }

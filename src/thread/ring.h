@@ -56,6 +56,8 @@ void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint);
 void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab);
 // Those of L2 class i if nothing came out of its ring since the last such look, nor went in.
 void hak_ring_forget_idle(hak_heap_t *heap, unsigned i);
+// At the next look it is not idle, although its hits are counted anew.
+void hak_ring_was_used(hak_heap_t *heap, hak_ring_t *ring);
 // Empties the L2 rings: the heap gets another thread, or gives back what it can.
 void hak_ring_forget_all(hak_heap_t *heap);
 

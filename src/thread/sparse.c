@@ -10,8 +10,8 @@
 #include "thread/ring.h"
 
 #define SPARSE_BLOCKS 8 // live in a tiny slab: at least half of its pages are free then
-// Of one with more whole pages may be free too, if blocks were freed as they came. Each such look costs
-// as much as so many trims, as the slab's whole free list is walked.
+// Of one with more whole pages may be free too, if blocks were freed as they came. Each such look
+// costs as much as so many trims, as the slab's whole free list is walked.
 #define LIST_TRIMS 4
 #define LOOKED_TRIMMED (1u << 15)
 
@@ -135,7 +135,7 @@ void hak_sparse_forget(hak_heap_t *heap) {
 
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) != HAK_KIND_L2) return;
-  if (!slab->early || !slab->absent) { // a used run instead of one that got empty
+  if (!hak_sparse_went_early(slab)) { // a used run instead of one that got empty
     if (slab->carved != 0 || slab->zeroed || heap->trimmed_gone == 0) return;
     heap->trimmed_gone--;
   }

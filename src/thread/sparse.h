@@ -1,10 +1,10 @@
 // sparse.h: slabs in use give the OS pages back that hold no live block (row M5;
 // docs/decisions/0026-pages-in-use.md).
 //
-// Twice a look a second apart, as a rule, finds PARTIAL tiny slabs with few live blocks, or half free
-// and unchanged, and L2 blocks that were free both times. L2 runs of a class that shrinks are trimmed without
-// waiting for that, as their thread may soon sleep; not while such pages turn out to be
-// needed again: that is a regret, and after a few there is a pause, each longer than the
+// Twice a look a second apart, as a rule, finds PARTIAL tiny slabs with few live blocks, or half
+// free and unchanged, and L2 blocks that were free both times. L2 runs of a class that shrinks are
+// trimmed without waiting for that, as their thread may soon sleep; not while such pages turn out
+// to be needed again: that is a regret, and after a few there is a pause, each longer than the
 // one before. In a crowd of threads empty runs in front wait among them, and go back whole
 // (docs/decisions/0020-idle.md).
 //
@@ -39,6 +39,10 @@ HAK_INLINE bool hak_sparse_is_due(const hak_slab_t *run, uint64_t mask) {
 void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run);
 // No run waits any more: the thread ends.
 void hak_sparse_forget(hak_heap_t *heap);
+// Whether blocks of the run are absent because of an early trim.
+HAK_INLINE bool hak_sparse_went_early(const hak_slab_t *run) {
+  return run->early && run->absent != 0;
+}
 // To the front goes a slab with absent pages, or, while heap->trimmed_gone says that runs which had
 // such got empty, any slab: a regret if they went early, or it is a fresh run in the place of one.
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab);

@@ -27,7 +27,7 @@ void *hak_tend_ring(hak_ring_t *ring, hak_slab_t *run, void *block) {
   uint64_t hits = HAK_RING_HITS - hak_load_relaxed(&ring->hits_left);
   hak_owner_add(&heap->classes[hak_slab_class(run)].allocs, hits);
   hak_store_relaxed(&ring->hits_left, HAK_RING_HITS);
-  heap->ring_looked[ring - heap->ring] = (uint8_t)(ring->count + 1); // it is not idle (ring.c)
+  hak_ring_was_used(heap, ring);
   tend_own(heap);
   hak_heap_reclaim_if_asked(heap);
   return block;
