@@ -13,8 +13,8 @@
 
 // Relaxed: whoever sends a letter looks after its owner once more (hak_heap_service).
 static bool gets_letters(hak_heap_t *owner) {
-  return hak_load_relaxed(&owner->state) == HAK_HEAP_ATTACHED &&
-         !hak_load_relaxed(&owner->common) && !hak_load_relaxed(&owner->nursery);
+  return hak_load_relaxed(&owner->state) != HAK_HEAP_DEAD && !hak_load_relaxed(&owner->common) &&
+         !hak_load_relaxed(&owner->nursery);
 }
 
 static void deliver_one(hak_heap_t *mine, uint32_t hint) {

@@ -134,7 +134,7 @@ static void owner_sleeps(void) {
 }
 ISOLATED(owner_sleeps)
 
-// Heaps without a thread get none; one whose thread has just ended is looked after.
+// A heap without a thread, whose mail the sender opens: one claim for each letter.
 static void owner_has_ended(void) {
   hak_heap_t *me = mine();
   start(&other, SIZE, 8);
@@ -148,7 +148,13 @@ static void owner_has_ended(void) {
   CHECK_EQUAL(hak_slab_live(run), 5);
   CHECK_EQUAL(stat(old, HAK_STAT_heap_service), 1);
   for (unsigned i = 3; i < 8; i++) give(other.blocks[i]);
-  CHECK_EQUAL(written(me), 0);
+  CHECK_EQUAL(written(me), 5);
+  CHECK_EQUAL(hak_slab_live(run), 5);
+  hak_remote_flush(me);
+  CHECK_EQUAL(sent(me), 0);
+  CHECK_EQUAL(hak_load_relaxed(&old->state), HAK_HEAP_ORPHAN);
+  CHECK_EQUAL(stat(old, HAK_STAT_heap_service), 2);
+  CHECK_EQUAL(stat(me, HAK_STAT_remote_push), 0);
   CHECK_EQUAL(hak_slab_kind(run), HAK_KIND_FREE);
 }
 ISOLATED(owner_has_ended)
