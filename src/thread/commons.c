@@ -11,7 +11,7 @@
 // One slab of so many that would be given stays all the same, to learn when the thread
 // begins to free them itself.
 #define GIVEN_IN_A_ROW 32
-#define POSTS_MAX 8 // without an adoption
+#define POSTS_MAX 8 // without an adoption, until the poster empties the inbox
 
 _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];
 static _Atomic bool any; // was made. Relaxed: it only saves looks at places
@@ -100,8 +100,10 @@ bool hak_commons_find(hak_heap_t *heap, unsigned size_class) {
 }
 
 bool hak_commons_due(hak_heap_t *common) {
-  // Relaxed: it steers when the inbox is emptied.
-  return hak_fetch_add_relaxed(&common->posts, 1u) >= POSTS_MAX;
+  // Relaxed, both: it steers when the inbox is emptied.
+  if (hak_fetch_add_relaxed(&common->posts, 1u) + 1 < POSTS_MAX) return false;
+  hak_store_relaxed(&common->posts, 0u);
+  return true;
 }
 
 void hak_commons_tend(hak_heap_t *heap) {

@@ -243,9 +243,12 @@ static void comes_back_without_adopters(void) {
     end(&producer);
     unsigned in_use = slabs_in_use();
     CHECK(in_use >= 40);
+    uint64_t posts = heaps_stat(HAK_STAT_remote_push);
     release(part(&lot, 0, slabs(40)));
     hak_remote_flush(hak_tls_heap);
     CHECK(slabs_in_use() <= 12);
+    posts = heaps_stat(HAK_STAT_remote_push) - posts;
+    CHECK(posts * 8 <= slabs(40)); // who looks after it at each post has to post each block
     nothing_is_left();
   }
 }
