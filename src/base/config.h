@@ -53,6 +53,7 @@
 // 64 entries: docs/decisions/0003, 0023.
 #define HAK_REMOTE_MAP_SHIFT 6
 #define HAK_REMOTE_MAP_SIZE (1u << HAK_REMOTE_MAP_SHIFT)
+#define HAK_REMOTE_LEAVING 8 // that many had to make room in it and are handed over together
 
 // Letters (thread/letter.h): a thread has so many, each with room for so many L2 blocks.
 #define HAK_LETTERS 6

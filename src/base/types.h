@@ -276,9 +276,10 @@ struct hak_heap {
   uint64_t grown;              // what realloc made longer last (api/malloc.c)
   uint32_t pending;            // bytes in remote_map
   uint32_t ticks;              // slow paths since hak_tend_now (thread/tend.h)
-  hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE];
+  hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE + HAK_REMOTE_LEAVING];
   hak_letter_t letters[HAK_LETTERS];
   hak_letter_t *letter;   // one of them: that which was written to last
+  uint32_t leaving;       // so many places behind the map are taken (thread/remote.c)
   uint32_t letters_off;   // so many L2 blocks go at once before another letter is begun
   uint16_t hints_used;    // by rings, from the start
   uint16_t rings_refused; // times one did not get places since the hints were last all dropped
@@ -339,7 +340,7 @@ struct hak_heap {
    HAK_L25_RING * sizeof(uint32_t))
 _Static_assert(HAK_RINGS_SIZE <= 3584, "row M3: 3.5 KiB of rings");
 _Static_assert(sizeof(hak_heap_t) <=
-                   8192 + 3584 + (HAK_SECURE ? (HAK_HELD + 4) * sizeof(hak_held_t) : 0),
-               "8 KiB and the rings; the quarantine has its own");
+                   8192 + 128 + 3584 + (HAK_SECURE ? (HAK_HELD + 4) * sizeof(hak_held_t) : 0),
+               "8 KiB, what leaves the map, and the rings; the quarantine has its own");
 
 #endif

@@ -129,6 +129,10 @@ static void put(hak_heap_t *mine, hak_heap_t *orphan, hak_slab_t *slab, hak_remo
   hak_heap_put_chain(orphan, slab, head_of(entry), tail_of(entry), count_of(slab, entry));
 }
 
+static hak_remote_entry_t *end_of(hak_heap_t *heap) {
+  return heap->remote_map + HAK_REMOTE_MAP_SIZE + HAK_REMOTE_LEAVING;
+}
+
 // If an ended thread's heap owns the slab, all blocks of that heap in the map are freed as the owner
 // does, as one after the other they would take many times as long. A nursery's slabs may be in front,
 // and a commons' blocks are taken back when somebody needs them.
@@ -139,8 +143,7 @@ static void flush_to_orphan(hak_heap_t *heap, hak_slab_t *slab) {
       hak_load_relaxed(&owner->nursery) || hak_load_relaxed(&owner->common) ||
       !hak_heap_take(owner, HAK_HEAP_CLAIMED))
     return;
-  for (hak_remote_entry_t *entry = heap->remote_map; entry < heap->remote_map + HAK_REMOTE_MAP_SIZE;
-       entry++) {
+  for (hak_remote_entry_t *entry = heap->remote_map; entry < end_of(heap); entry++) {
     slab = hak_slab_at(entry->slab);
     if (entry->slab == 0 || hak_load_relaxed(&slab->local) != owner) continue;
     hak_remote_entry_t chain = take_out(heap, entry);
@@ -162,8 +165,9 @@ void hak_remote_flush(hak_heap_t *heap) {
   hak_letter_send_all(heap);
   if (heap->pending == 0) return;
   hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);
-  for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++)
-    if (heap->remote_map[i].slab) flush_entry(heap, &heap->remote_map[i]);
+  for (hak_remote_entry_t *entry = heap->remote_map; entry < end_of(heap); entry++)
+    if (entry->slab) flush_entry(heap, entry);
+  heap->leaving = 0;
 }
 
 HAK_INLINE void added(hak_heap_t *heap, size_t size) {
@@ -171,9 +175,23 @@ HAK_INLINE void added(hak_heap_t *heap, size_t size) {
   if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) hak_remote_flush(heap);
 }
 
+// What is in the entry is handed over, but with what leaves after it: a compare-and-swap waits until
+// the lines of all blocks that were written before have come, one cache miss after the other if each
+// free has one. May empty the entry.
+HAK_NOINLINE static void leave(hak_heap_t *heap, const hak_remote_entry_t *entry) {
+  hak_remote_entry_t *leaving = &heap->remote_map[HAK_REMOTE_MAP_SIZE];
+  if (heap->leaving == HAK_REMOTE_LEAVING) {
+    for (unsigned i = 0; i < HAK_REMOTE_LEAVING; i++)
+      if (leaving[i].slab) flush_entry(heap, &leaving[i]);
+    heap->leaving = 0;
+  }
+  leaving[heap->leaving++] = *entry;
+  __builtin_prefetch(&hak_slab_at(entry->slab)->remote, 1);
+}
+
 // Gives an entry to another slab.
 HAK_INLINE void begin_entry(hak_heap_t *heap, hak_remote_entry_t *entry, hak_remote_entry_t first) {
-  if (entry->slab) flush_entry(heap, entry);
+  if (entry->slab) leave(heap, entry);
   *entry = first;
 }
 
@@ -201,8 +219,10 @@ void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const cha
 bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   uint32_t index = hak_slab_index(slab);
   const hak_remote_entry_t *entry = hak_remote_entry(heap, index);
-  return (entry->slab == index && (entry->mask >> block & 1)) ||
-         hak_letter_holds(heap, slab, block);
+  bool found = entry->slab == index && (entry->mask >> block & 1);
+  for (entry = heap->remote_map + HAK_REMOTE_MAP_SIZE; entry < end_of(heap); entry++)
+    found |= entry->slab == index && (entry->mask >> block & 1);
+  return found || hak_letter_holds(heap, slab, block);
 }
 
 HAK_NOINLINE static void free_l2_deferred(hak_heap_t *heap, hak_slab_t *slab, uint32_t block,

@@ -23,7 +23,7 @@ static unsigned chain_length(hak_slab_t *slab) {
 }
 static unsigned map_used(hak_heap_t *heap) {
   unsigned n = 0;
-  for (unsigned i = 0; i < HAK_REMOTE_MAP_SIZE; i++) n += heap->remote_map[i].slab != 0;
+  for (unsigned i = 0; i < COUNT(heap->remote_map); i++) n += heap->remote_map[i].slab != 0;
   return n;
 }
 
@@ -90,7 +90,8 @@ static void shuffle(void **blocks, unsigned count) {
   }
 }
 
-// More slabs than entries: an entry that is needed is flushed, nothing is lost.
+// More slabs than entries: what is in an entry that is needed is handed over with seven others,
+// nothing is lost.
 static void collisions(void) {
   static void *blocks[2 * BLOCKS_MAX];
   hak_heap_t *me = mine();
@@ -105,15 +106,17 @@ static void collisions(void) {
   for (unsigned i = 0; i < COUNT(blocks); i++) {
     give(blocks[i]);
     unsigned held = 0;
-    for (unsigned e = 0; e < HAK_REMOTE_MAP_SIZE; e++) {
+    for (unsigned e = 0; e < COUNT(me->remote_map); e++) {
       const hak_remote_entry_t *entry = &me->remote_map[e];
       if (!entry->slab) continue;
       hak_heap_t *owner = hak_slab_owner(hak_slab_at(entry->slab));
       CHECK(owner == other.heap || owner == second.heap);
       held += (unsigned)(entry->chain >> HAK_REMOTE_COUNT_SHIFT) * 1024;
-      for (unsigned f = 0; f < e; f++) CHECK(me->remote_map[f].slab != entry->slab);
+      for (unsigned f = 0; f < e && e < HAK_REMOTE_MAP_SIZE; f++)
+        CHECK(me->remote_map[f].slab != entry->slab);
     }
     CHECK_EQUAL(me->pending, held);
+    CHECK_EQUAL(stat(me, HAK_STAT_remote_flush) % HAK_REMOTE_LEAVING, 0);
   }
   hak_remote_flush(me);
   CHECK_EQUAL(stat(me, HAK_STAT_free_remote), COUNT(blocks));
@@ -141,20 +144,20 @@ static void ended_threads_blocks(void) {
     uint64_t visits = stat(other.heap, HAK_STAT_heap_service);
     uint32_t slab = hak_slab_index(hak_slab_lookup(other.blocks[i]));
     hak_remote_entry_t *entry = hak_remote_entry(me, slab);
-    hak_slab_t *before = hak_slab_at(entry->slab);
-    bool collides = entry->slab != 0 && entry->slab != slab, goes = collides && hak_slab_owner(before) == other.heap;
+    bool collides = entry->slab != 0 && entry->slab != slab;
+    bool goes = collides && me->leaving == HAK_REMOTE_LEAVING;
     unsigned used = map_used(me);
     more += goes && used > 1;
     give(other.blocks[i]);
     unsigned held = 0;
-    for (unsigned e = 0; e < HAK_REMOTE_MAP_SIZE; e++)
+    for (unsigned e = 0; e < COUNT(me->remote_map); e++)
       if (me->remote_map[e].slab) held += (unsigned)(me->remote_map[e].chain >> HAK_REMOTE_COUNT_SHIFT) * 1024;
     CHECK_EQUAL(me->pending, held);
     if (goes) CHECK(map_used(me) <= 2);
     CHECK_EQUAL(stat(other.heap, HAK_STAT_heap_service), visits + goes);
     CHECK_EQUAL(hak_load_relaxed(&other.heap->state), HAK_HEAP_ORPHAN);
   }
-  CHECK(more > 10);
+  CHECK(more > 4);
   CHECK(stat(me, HAK_STAT_remote_push) <= 1); // the other's, if it was in the way
   hak_remote_flush(me);
   CHECK_EQUAL(me->pending, 0);
