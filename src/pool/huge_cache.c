@@ -320,6 +320,31 @@ size_t hak_huge_cache_trim(size_t keep) {
   return evict_above(keep);
 }
 
+// What is kept is in SuperSlabs or in places. The kernel refuses memory, as opposed to address
+// space, by sums (strict overcommit, RLIMIT_DATA) or by the length alone (of one mapping, all memory
+// and swap): so if it refuses the request less all of that, giving it back is in vain. Address
+// space and the number of mappings are no such sums: if that may be what lacks, it is tried, as it is
+// under RLIMIT_AS, where what is reserved goes back as well.
+HAK_COLD bool hak_huge_cache_may_serve(size_t size) {
+  size_t limit = hak_os_address_limit();
+  if (limit != SIZE_MAX) return size < limit;
+  // Relaxed, all of it: what others give or take meanwhile, a moment later would not have been there.
+  uint64_t most =
+      hak_load_relaxed(&hak_mapped.superslab_bytes) + hak_load_relaxed(&hak_mapped.cached_bytes);
+  if (hak_load_relaxed(&refused[0]) || hak_load_relaxed(&refused[1])) return true;
+  if (size <= most) return true;
+  size = hak_align_up(size - most, hak_os_page_size);
+  void *p = hak_os_map(size, hak_os_page_size);
+  if (p) {
+    hak_huge_cache_unmap(p, size);
+    return true;
+  }
+  size += hak_align_up(most, hak_os_page_size);
+  if (!(p = hak_os_reserve(size, hak_os_page_size))) return true;
+  hak_os_unmap(p, size); // if that is refused, address space is lost, no memory
+  return false;
+}
+
 void hak_huge_cache_tend(void) {
   uint64_t now = hak_os_clock_ms();
   if (none_stays()) evict_above(0);

@@ -33,6 +33,9 @@ uint64_t hak_huge_cache_room(void);
 
 // Gives kept mappings back to the system until at most keep bytes are left; those given.
 size_t hak_huge_cache_trim(size_t keep);
+// Whether size bytes that the kernel has just refused might be had if all that is kept, here and in
+// SuperSlabs, went back to it.
+bool hak_huge_cache_may_serve(size_t size);
 // Gives back what nobody took for a second. To be called about once a second.
 void hak_huge_cache_tend(void);
 // After fork in the child, single-threaded.

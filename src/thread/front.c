@@ -3,6 +3,7 @@
 #include "core/options.h"
 #include "os/os.h"
 #include "pool/huge.h"
+#include "pool/huge_cache.h"
 #include "pool/l25.h"
 #include "superslab/shared_pool.h"
 #include "thread/commons.h"
@@ -244,7 +245,8 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   hak_heap_tend_shared();
   void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p) {
-    if (size < hak_os_address_limit()) hak_heap_reclaim_all(heap, 0);
+    if (!hak_huge_cache_may_serve(size)) return NULL;
+    hak_heap_reclaim_all(heap, 0);
     if (!(p = hak_huge_alloc(size, alignment, zeroed != NULL))) return NULL;
   }
   if (zeroed) *zeroed = true;

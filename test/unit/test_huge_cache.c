@@ -3,7 +3,9 @@
 
 #include "unit.h"
 
+#include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "core/options.h"
@@ -14,6 +16,7 @@
 #include "pool/huge.h"
 #include "pool/huge_cache.h"
 #include "superslab/superslab.h"
+#include "thread/heap.h"
 #include "thread/process.h"
 
 static uint64_t kept(void) { return hak_mapped.cached_bytes; }
@@ -408,6 +411,38 @@ static void nothing_near_the_limit(void) {
 }
 ISOLATED(nothing_near_the_limit)
 
+// What may be had when all that is kept goes is had; for what may not, nothing goes.
+static void kept_for_what_cannot_be_had(void) {
+  set_up(64 * MIB);
+  swing(32 * MIB, 20);
+  size_t had = kept();
+  CHECK(had >= 16 * MIB);
+  struct rlimit limit = {(status_kib("VmData:") << 10) + 8 * MIB, RLIM_INFINITY};
+  CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
+  uint64_t requests = hak_heap_requests, all = hak_mapped.superslab_bytes + had + 8 * MIB;
+  errno = 0;
+  for (unsigned i = 1; i < 20; i++)
+    CHECK(hak_malloc(all + i * 256 * MIB) == NULL && errno == ENOMEM);
+  CHECK(kept() == had && hak_heap_requests == requests);
+  void *p = alloc(4 * MIB); // out of what is kept; grows, but not by so much
+  CHECK(p && kept() != 0);
+  had = kept();
+  CHECK(hak_realloc(p, all + 256 * MIB) == NULL && errno == ENOMEM);
+  CHECK(kept() == had && hak_heap_requests == requests);
+  hak_free(p);
+  had = kept();
+  p = hak_malloc(had + 4 * MIB);
+  CHECK(p != NULL);
+  hak_free(p);
+  // Nor by the kernel's own rule, if it has one.
+  swing(32 * MIB, 20);
+  p = hak_os_map((size_t)1 << 45, hak_os_page_size);
+  if (p) CHECK(hak_os_unmap(p, (size_t)1 << 45));
+  requests = hak_heap_requests;
+  CHECK((hak_malloc((size_t)1 << 45) == NULL) == !p && hak_heap_requests == requests);
+}
+ISOLATED(kept_for_what_cannot_be_had)
+
 // What a trim is to keep is kept in all: of this first, then in SuperSlabs.
 static void trimmed_to_a_sum(void) {
   enum { BLOCKS = 24 };
@@ -571,25 +606,26 @@ ISOLATED(child_has_its_own)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    ISOLATED_TEST(freed_mappings_serve_again),
-    ISOLATED_TEST(few_stay_long),
-    ISOLATED_TEST(growth_counts),
-    ISOLATED_TEST(split_and_joined),
-    ISOLATED_TEST(a_little_keeps_little),
-    ISOLATED_TEST(refused_is_not_learnt),
-    ISOLATED_TEST(nothing_is_lost),
-    ISOLATED_TEST(best_fit),
-    ISOLATED_TEST(calloc_stays_untouched),
-    ISOLATED_TEST(short_ones_are_kept),
-    ISOLATED_TEST(zeros_that_fill_are_cleared),
-    ISOLATED_TEST(bound_is_learnt_and_kept),
-    ISOLATED_TEST(nothing_near_the_limit),
-    ISOLATED_TEST(trimmed_to_a_sum),
-    ISOLATED_TEST(refused_calls),
-    ISOLATED_TEST(refused_unmaps_are_tried_again),
-    ISOLATED_TEST(refused_unmaps_take_turns),
-    ISOLATED_TEST(threads_share_it),
-    ISOLATED_TEST(child_has_its_own),
+      ISOLATED_TEST(freed_mappings_serve_again),
+      ISOLATED_TEST(few_stay_long),
+      ISOLATED_TEST(growth_counts),
+      ISOLATED_TEST(split_and_joined),
+      ISOLATED_TEST(a_little_keeps_little),
+      ISOLATED_TEST(refused_is_not_learnt),
+      ISOLATED_TEST(nothing_is_lost),
+      ISOLATED_TEST(best_fit),
+      ISOLATED_TEST(calloc_stays_untouched),
+      ISOLATED_TEST(short_ones_are_kept),
+      ISOLATED_TEST(zeros_that_fill_are_cleared),
+      ISOLATED_TEST(bound_is_learnt_and_kept),
+      ISOLATED_TEST(nothing_near_the_limit),
+      ISOLATED_TEST(kept_for_what_cannot_be_had),
+      ISOLATED_TEST(trimmed_to_a_sum),
+      ISOLATED_TEST(refused_calls),
+      ISOLATED_TEST(refused_unmaps_are_tried_again),
+      ISOLATED_TEST(refused_unmaps_take_turns),
+      ISOLATED_TEST(threads_share_it),
+      ISOLATED_TEST(child_has_its_own),
   };
   return RUN(tests);
 }
