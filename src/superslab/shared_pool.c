@@ -43,6 +43,13 @@ static _Atomic uint64_t evicted_at, regretted_at; // ms
 static _Atomic uint64_t tended_at, second_at; // ms
 static _Atomic uint32_t sweep_next;           // number of a SuperSlab; 0: no sweep
 
+// Those that are idle go in parts, every PART_MS: each costs some 50 to 300 us. So many at a call, or
+// as many as is needed that all are gone within GONE_MS, where calls are rare. Relaxed: it steers.
+#define PART 16
+#define PART_MS 5
+#define GONE_MS 1000
+static _Atomic uint32_t going, going_all; // SuperSlabs: still, at first
+
 // The pages of free slabs in SuperSlabs that drain go back as these get sparser: of each when it, or
 // another, has got sparse once more, for a load that only swings may turn round before. But not
 // while such SuperSlabs are needed again at once (base/regret.h): pauses of CALM_MS.
@@ -109,6 +116,12 @@ static void took(uint32_t number, uint32_t bits, unsigned n, hak_claim_t *claim)
   claim->more = n > 1 ? 0 : (bits & (bits - 1)) >> hak_low_bit(bits);
 }
 
+// One less is empty. Relaxed and racy: a hint for the helper thread, off by one at worst.
+static void one_empty_less(void) {
+  uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
+  if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low)) hak_store_relaxed(&empty_low, left);
+}
+
 // bits were claimed of word: what that tells.
 static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
   hak_source_t source = HAK_FROM_POOL;
@@ -120,9 +133,7 @@ static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
   if (missed) atomic_fetch_and_explicit(purged, ~asked, memory_order_relaxed); // asked once
   if ((uint32_t)word == HAK_ALL_FREE) {
     source = HAK_FROM_REUSE;
-    // Relaxed and racy: a hint for the helper thread, off by one at worst.
-    uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
-    if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low)) hak_store_relaxed(&empty_low, left);
+    one_empty_less();
     if (missed) // purged as it drained, before it got empty
       hak_regret_needed(&drain_regret, hak_os_clock_ms(), 0, drain_rule);
   } else if (word & HAK_SUPERSLAB_DRAINING) {
@@ -255,7 +266,7 @@ bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim) {
 static bool evict(uint32_t number) {
   uint64_t all = HAK_ALL_FREE;
   if (!hak_cas_seq_cst(&hak_registry.superslabs[number].free_mask, &all, (uint64_t)0)) return false;
-  hak_fetch_sub_relaxed(&empty_count, 1);
+  one_empty_less();
   hak_fetch_add_relaxed(&hak_pool_counts.evict, 1);
   hak_index_publish(number);
   hak_superslab_decommit(number);
@@ -401,6 +412,17 @@ static void split_unused(void) {
   }
 }
 
+static unsigned trim_some(unsigned keep, unsigned most) {
+  unsigned count = 0;
+  for (uint32_t number = 1; count < most && hak_load_relaxed(&empty_count) > keep &&
+                            (number = hak_index_find(HAK_LEVEL_EMPTY, HAK_BAND_ANY, number)) != 0;
+       number++)
+    count += evict(number);
+  return count;
+}
+
+unsigned hak_pool_trim(unsigned keep) { return trim_some(keep, UINT_MAX); }
+
 static void release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
@@ -411,7 +433,7 @@ static void release_set(uint32_t number, uint32_t bits) {
   }
   uint32_t keep = hak_pool_keep_now();
   if (empties <= keep || !evict(number)) return;
-  if (empties > keep + 1) hak_pool_trim(keep); // the limit has fallen
+  if (empties > keep + 1) trim_some(keep, keep ? PART : UINT_MAX); // the limit has fallen
   split_unused();
 }
 
@@ -438,25 +460,29 @@ unsigned hak_pool_purge(void) {
   return count;
 }
 
-unsigned hak_pool_trim(unsigned keep) {
-  unsigned count = 0;
-  for (uint32_t number = 1; hak_load_relaxed(&empty_count) > keep &&
-                            (number = hak_index_find(HAK_LEVEL_EMPTY, HAK_BAND_ANY, number)) != 0;
-       number++)
-    count += evict(number);
-  return count;
+// How many of the empty SuperSlabs beyond keep nobody needed since empty_low was set.
+static unsigned idle_beyond(unsigned keep) {
+  int32_t idle = (int32_t)hak_load_relaxed(&empty_low),
+          more = (int32_t)(hak_load_relaxed(&empty_count) - keep);
+  if (idle <= 0 || more <= 0) return 0;
+  return (unsigned)(idle < more ? idle : more);
 }
 
 unsigned hak_pool_trim_idle(unsigned keep) {
-  int32_t idle = (int32_t)hak_load_relaxed(&empty_low),
-          now = (int32_t)hak_load_relaxed(&empty_count);
-  unsigned count = 0;
-  if (idle > 0 && now > (int32_t)keep) {
-    unsigned needed = now > idle ? (unsigned)(now - idle) : 0;
-    count = hak_pool_trim(needed > keep ? needed : keep);
-  }
+  unsigned count = trim_some(keep, idle_beyond(keep));
   hak_store_relaxed(&empty_low, hak_load_relaxed(&empty_count));
   return count;
+}
+
+// Of those that are to go so many, ms after the last part. Some may have been needed meanwhile.
+static void trim_part(unsigned rest, uint64_t ms) {
+  uint64_t most = hak_load_relaxed(&going_all) * ms / GONE_MS;
+  unsigned keep = hak_pool_kept(), idle = idle_beyond(keep);
+  if (rest > idle) rest = idle;
+  if (most < PART) most = PART;
+  unsigned n = most < rest ? (unsigned)most : rest;
+  hak_store_relaxed(&going, rest - n);
+  trim_some(keep, n);
 }
 
 // Purges the free slabs that were free at the last look already; false: none are worth it.
@@ -488,14 +514,19 @@ static uint32_t sweep(uint32_t number) {
 bool hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
   // Signed: another thread may have asked the clock later, and stored it before.
-  if ((int64_t)(now - last) < TEND_MS || !hak_cas_relaxed(&tended_at, &last, now)) return false;
+  uint32_t rest = hak_load_relaxed(&going);
+  if ((int64_t)(now - last) < (rest ? PART_MS : TEND_MS)) return false;
+  if (!hak_cas_relaxed(&tended_at, &last, now)) return false;
   bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS;
   bool low = hak_mapped_near_limit();
   if (low) hak_pool_trim(0);
   if (is_due) {
     hak_store_relaxed(&second_at, now);
-    hak_pool_trim_idle(hak_pool_kept());
+    rest = idle_beyond(hak_pool_kept());
+    hak_store_relaxed(&going_all, rest);
+    hak_store_relaxed(&empty_low, hak_load_relaxed(&empty_count));
   }
+  if (rest) trim_part(rest, now - last);
   // Relaxed, and two threads may do a part at once: purge claims what it touches.
   uint32_t number = hak_load_relaxed(&sweep_next);
   if (number == 0 && is_due) number = 1;

@@ -196,6 +196,50 @@ static void idle_ones_go(void) {
 }
 ISOLATED(idle_ones_go)
 
+// Of many, some at a call, so that none takes long; more where calls are rare.
+static unsigned evicted_by_tend(void) {
+  uint64_t before = hak_pool_counts.evict;
+  hak_pool_tend();
+  return (unsigned)(hak_pool_counts.evict - before);
+}
+
+static void idle_ones_go_in_parts(void) {
+  enum { SUPERSLABS = 100, PART = 16 };
+  begin();
+  hak_option(LRU_CAP) = SUPERSLABS, hak_option(LRU_SHARE) = 0;
+  static hak_slab_t *halves[2 * SUPERSLABS];
+  for (unsigned round = 0; round < 2; round++) {
+    for (unsigned i = 0; i < COUNT(halves); i++) halves[i] = acquire(16);
+    for (unsigned i = 0; i < COUNT(halves); i++) hak_pool_release(halves[i], 16);
+    hak_option(LRU_CAP) = 4;
+    while (evicted_by_tend() == 0) hak_os_sleep_ms(10); // the first that was idle for a second
+    CHECK(committed() >= SUPERSLABS - 2 * PART);
+    if (round == 0) {
+      // Three are needed at times.
+      for (unsigned i = 0; i < 6; i++) halves[i] = acquire(16);
+      for (unsigned i = 0; i < 6; i++) hak_pool_release(halves[i], 16);
+      for (unsigned i = 0; i < 20; i++) {
+        hak_os_sleep_ms(10);
+        CHECK(evicted_by_tend() <= 2 * PART); // the machine may be busy
+      }
+      CHECK_EQUAL(committed(), 4);
+      hak_option(LRU_CAP) = SUPERSLABS;
+      continue;
+    }
+    hak_os_sleep_ms(1050);
+    CHECK(evicted_by_tend() > PART && committed() == 4);
+  }
+  // Nor does one release give back all that are too many since the limit has fallen.
+  hak_option(LRU_CAP) = SUPERSLABS;
+  for (unsigned i = 0; i < COUNT(halves); i++) halves[i] = acquire(16);
+  for (unsigned i = 0; i < COUNT(halves) - 2; i++) hak_pool_release(halves[i], 16);
+  hak_option(LRU_CAP) = 4;
+  uint64_t before = hak_pool_counts.evict;
+  for (unsigned i = COUNT(halves) - 2; i < COUNT(halves); i++) hak_pool_release(halves[i], 16);
+  CHECK(hak_pool_counts.evict - before <= 1 + PART);
+}
+ISOLATED(idle_ones_go_in_parts)
+
 // What is due once a second is not put off by a sweep that takes longer.
 static void a_long_sweep(void) {
   enum { SUPERSLABS = 400 };
@@ -764,6 +808,7 @@ int main(void) {
     ISOLATED_TEST(a_small_swing_too),
     ISOLATED_TEST(a_share_of_what_is_in_use),
     ISOLATED_TEST(idle_ones_go),
+    ISOLATED_TEST(idle_ones_go_in_parts),
     ISOLATED_TEST(a_long_sweep),
     ISOLATED_TEST(empties_are_last),
     ISOLATED_TEST(zeroed_is_true),
