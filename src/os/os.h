@@ -84,6 +84,8 @@ bool hak_os_file(int fd, hak_os_file_t *file);
 int hak_os_duplicate(int fd);
 // The beginning of a file as a string; false, and "", if it cannot be read.
 bool hak_os_read_text(const char *path, char *text, size_t size);
+// Bytes of the process that were resident at most; UINT64_MAX: not known.
+uint64_t hak_os_resident_peak(void);
 int hak_os_pid(void);
 // Random bytes: the kernel's, or, if it refuses, those it gave this process at its start.
 void hak_os_random(void *p, size_t size);

@@ -186,6 +186,14 @@ static long faults(void) {
   return getrusage(RUSAGE_THREAD, &of_thread) == 0 ? of_thread.ru_minflt : 0;
 }
 
+// Not by /proc: a sandbox may end a process that opens a file.
+uint64_t hak_os_resident_peak(void) {
+  KEEP_ERRNO;
+  struct rusage of_process = {0};
+  if (getrusage(RUSAGE_SELF, &of_process) != 0 || of_process.ru_maxrss <= 0) return UINT64_MAX;
+  return (uint64_t)of_process.ru_maxrss << 10;
+}
+
 // Knuth's MMIX; the upper half is the better one.
 static uint64_t next_random(uint64_t n) { return n * 6364136223846793005u + 1442695040888963407u; }
 

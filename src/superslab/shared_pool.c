@@ -518,6 +518,7 @@ bool hak_pool_tend(void) {
   if ((int64_t)(now - last) < (rest ? PART_MS : TEND_MS)) return false;
   if (!hak_cas_relaxed(&tended_at, &last, now)) return false;
   bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS;
+  hak_mapped_look();
   bool low = hak_mapped_near_limit();
   if (low) hak_pool_trim(0);
   if (is_due) {

@@ -57,9 +57,23 @@ void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
 // RLIMIT_AS as last seen, which also bounds what is not the allocator's. Relaxed: it steers.
 static _Atomic uint64_t address_limit = UINT64_MAX;
 
+// What was resident at most, as last seen. A limit of memory is of what is resident: as long as
+// that was never half of it, much that is mapped has not been touched. The other half is for what is
+// between two looks. Relaxed: it steers.
+static _Atomic uint64_t resident_peak = UINT64_MAX;
+
+static bool is_mapped_near(uint64_t limit) {
+  return hak_load_relaxed(&hak_mapped.mapped) >= limit - limit / 8;
+}
+
 bool hak_mapped_near_memory_limit(void) {
   uint64_t limit = hak_load_relaxed(&hak_memory_limit);
-  return hak_load_relaxed(&hak_mapped.mapped) >= limit - limit / 8;
+  return is_mapped_near(limit) && hak_load_relaxed(&resident_peak) >= limit / 2;
+}
+
+void hak_mapped_look(void) {
+  if (is_mapped_near(hak_load_relaxed(&hak_memory_limit)))
+    hak_store_relaxed(&resident_peak, hak_os_resident_peak());
 }
 
 bool hak_mapped_near_limit(void) {

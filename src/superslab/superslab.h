@@ -115,5 +115,7 @@ void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes);
 // Near its limit, of memory or of address space, the process keeps nothing that is not in use.
 bool hak_mapped_near_limit(void);
 bool hak_mapped_near_memory_limit(void);
+// Sees what is resident where it matters. To be called every now and then.
+void hak_mapped_look(void);
 
 #endif

@@ -411,6 +411,26 @@ static void nothing_near_the_limit(void) {
 }
 ISOLATED(nothing_near_the_limit)
 
+// Unless most of what is mapped was never touched: the limit is of what is resident.
+static void untouched_near_the_limit(void) {
+  set_up(64 * MIB);
+  char *sparse = alloc(512 * MIB);
+  hak_memory_limit = hak_mapped.mapped;
+  swing(4 * MIB, 10);
+  CHECK_EQUAL(kept(), 0); // nobody has looked
+  hak_mapped_look();
+  swing(4 * MIB, 10);
+  CHECK(kept() != 0);
+  for (size_t i = 0; i < 300 * MIB; i += 4096) sparse[i] = 1;
+  hak_mapped_look();
+  CHECK(hak_mapped_near_limit());
+  swing(4 * MIB, 10);
+  CHECK_EQUAL(kept(), 0);
+  hak_memory_limit = UINT64_MAX;
+  CHECK(hak_huge_free(sparse));
+}
+ISOLATED(untouched_near_the_limit)
+
 // What may be had when all that is kept goes is had; for what may not, nothing goes.
 static void kept_for_what_cannot_be_had(void) {
   set_up(64 * MIB);
@@ -619,7 +639,8 @@ int main(void) {
       ISOLATED_TEST(zeros_that_fill_are_cleared),
       ISOLATED_TEST(bound_is_learnt_and_kept),
       ISOLATED_TEST(nothing_near_the_limit),
-      ISOLATED_TEST(kept_for_what_cannot_be_had),
+      ISOLATED_TEST(untouched_near_the_limit),
+    ISOLATED_TEST(kept_for_what_cannot_be_had),
       ISOLATED_TEST(trimmed_to_a_sum),
       ISOLATED_TEST(refused_calls),
       ISOLATED_TEST(refused_unmaps_are_tried_again),

@@ -638,8 +638,8 @@ static void short_of_memory(void) {
   hak_memory_limit *= 2;
   hak_pool_release(a, 16), hak_pool_release(b, 16);
   CHECK_EQUAL(committed(), 1);
-  // Nor what was kept before.
-  hak_memory_limit = hak_load_relaxed(&hak_mapped.mapped);
+  // Nor what was kept before. Not the bytes mapped: much of them was never resident.
+  hak_memory_limit = 1;
   hak_os_sleep_ms(60);
   hak_pool_tend();
   CHECK_EQUAL(committed(), 0);
