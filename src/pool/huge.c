@@ -258,7 +258,7 @@ void *hak_huge_resize(void *p, size_t size) {
   // kept, which does not help where the block cannot be moved at all.
   if (!target && mapping_of(total, touches) != exact)
     touches = false, target = resize(p, entry, old_mapped, total = exact, &movable);
-  if (!target && movable && hak_huge_cache_may_serve(total) && hak_huge_cache_trim(0))
+  if (!target && movable && total < hak_os_address_limit() && hak_huge_cache_trim(0))
     target = resize(p, entry, old_mapped, total, &movable);
   if (!target) return NULL;
   if (target != p || total < old_total) hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);

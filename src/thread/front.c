@@ -244,11 +244,9 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   if ((size | alignment) >= HAK_ADDRESS_END) return NULL; // nothing is given up for it
   hak_heap_tend_shared();
   void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
-  if (!p) {
-    if (!hak_huge_cache_may_serve(size)) return NULL;
-    hak_heap_reclaim_all(heap, 0);
-    if (!(p = hak_huge_alloc(size, alignment, zeroed != NULL))) return NULL;
-  }
+  if (!p && hak_huge_cache_may_serve(size))
+    hak_heap_reclaim_all(heap, 0), p = hak_huge_alloc(size, alignment, zeroed != NULL);
+  if (!p) return NULL;
   if (zeroed) *zeroed = true;
   hak_heap_count_stat(heap, HAK_STAT_huge_alloc, 1);
   return p;
