@@ -67,6 +67,7 @@
 #define HAK_L2_RING_MIN 8  // a class starts with so many and gets more if that helps (row M4)
 #define HAK_RING_HINTS 464 // all L2 classes of a thread share so many
 #define HAK_CROWD 8        // threads that may each keep what they are likely to need again
+#define HAK_THIN 8         // slabs that wait to be given to a commons (thread/commons.h)
 #define HAK_SPARSE 8       // L2 runs that wait to be trimmed or given back (thread/sparse.h)
 #ifndef HAK_L25_RING
 #define HAK_L25_RING 16

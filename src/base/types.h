@@ -118,6 +118,7 @@ struct hak_slab {
   _Atomic bool roomy;
   bool early;      // L2: blocks are absent that may be needed again soon (owner, see sparse.c)
   uint16_t looked; // tiny: live blocks at the last look, and whether it was trimmed then (owner)
+  _Atomic uint16_t thin; // tiny: when it was given away as such, 0: never (thread/commons.c)
 
   _Alignas(64) union {
     void *free;    // tiny: LIFO list of free blocks (owner)
@@ -310,10 +311,12 @@ struct hak_heap {
   uint8_t others;       // slabs that others' frees brought back in a row (thread/commons.c)
   uint8_t given;        // slabs given to a commons in a row
   uint8_t common_next;  // the commons that is tended next
+  uint8_t thin_next;    // the oldest in thin, modulo HAK_THIN
   bool transient;       // attached for one call only: the thread is ending, or it is a nursery
   bool forked;          // in the child of a fork: slabs that others freed blocks of are in no inbox
   _Atomic bool nursery; // changed by its owner only
-  uint32_t id;          // number for hak_heap_by_id, from 1
+  uint32_t thin[HAK_THIN]; // slabs that wait to be given away, if they are thin still; 0: none
+  uint32_t id;             // number for hak_heap_by_id, from 1
   // Whose heap it is, and not for one call only (protocol H5).
   _Atomic(void *) keeper;
 #if HAK_SECURE

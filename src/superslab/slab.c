@@ -43,6 +43,7 @@ void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
   slab->absent = 0;
   slab->waits = slab->early = false;
   slab->looked = 0;
+  hak_store_relaxed(&slab->thin, (uint16_t)0);
   hak_store_relaxed(&slab->roomy, tiny && hak_load_relaxed(&heap->nursery));
   slab->size = info->size;
   slab->inverse = UINT64_MAX / info->size + 1;

@@ -1,6 +1,8 @@
 #include "thread/commons.h"
 
+#include "base/regret.h"
 #include "core/options.h"
+#include "os/os.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
 #include "thread/orphan.h"
@@ -47,16 +49,12 @@ static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
   return common;
 }
 
-void hak_commons_freed_by_others(hak_heap_t *heap, unsigned size_class) {
-  if (heap->others < HAK_OTHERS_ENOUGH && for_commons(size_class)) heap->others++;
-}
-
 static bool gives(const hak_heap_t *heap, unsigned size_class) {
   return heap->others == HAK_OTHERS_ENOUGH && for_commons(size_class) && hak_option(COMMONS) &&
          !hak_load_relaxed(&heap->common) && !hak_load_relaxed(&heap->nursery);
 }
 
-// mark: of one that is about to be FULL, 0: it is.
+// mark: of one that is about to be FULL, 0: it is, or it is PARTIAL and in no list.
 static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint64_t mark) {
   hak_heap_t *common = claim(place_of(c));
   if (!common && !(common = make(place_of(c)))) return false;
@@ -67,7 +65,8 @@ static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint64_t mark) 
   if (mark) hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
   heap->warm[c].slabs--;
   common->warm[c].slabs++;
-  if (hak_slab_usable(slab)) hak_heap_bring_back(common, slab);
+  if (hak_slab_place(slab) == HAK_PLACE_PARTIAL) hak_heap_add_partial(common, slab);
+  else if (hak_slab_usable(slab)) hak_heap_bring_back(common, slab);
   hak_orphan_leave(common);
   hak_heap_count_stat(heap, HAK_STAT_commons_give, 1);
   return true;
@@ -85,6 +84,85 @@ bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
   return gives(heap, c) && give(heap, slab, c, 0);
 }
+
+// ---------------------------------------------------------------------------
+// Thin slabs.
+
+// That of the slabs given away as thin in a while, this many at least, more than half of the blocks
+// were freed soon after, as others' now, is a regret.
+#define THIN_WINDOW 256
+#define THIN_WINDOW_MS 200
+#define TICK_MS 8
+#define THIN_SOON 63 // ticks: half a second
+static const hak_regret_rule_t thin_rule = {.soon = 1000, .few = 1, .least = 250, .most = 8000};
+
+static hak_regret_t thin_regret;
+// Relaxed, as is a slab's `thin`: they steer. Slabs, their blocks, those freed soon; ms.
+static _Atomic uint32_t thin_given, thin_blocks, thin_freed;
+static _Atomic uint64_t thin_since;
+
+static uint16_t tick(uint64_t now) { return (uint16_t)(now / TICK_MS) | 1; } // never 0
+
+static bool was_thin(hak_slab_t *slab) {
+  uint16_t at = hak_load_relaxed(&slab->thin);
+  if (at == 0) return false;
+  bool soon = (uint16_t)(tick(hak_os_clock_ms()) - at) <= THIN_SOON;
+  if (!soon) hak_store_relaxed(&slab->thin, (uint16_t)0); // for the next, who needs no clock
+  return soon;
+}
+
+void hak_commons_thin_freed(hak_slab_t *slab, uint32_t blocks) {
+  if (was_thin(slab)) hak_fetch_add_relaxed(&thin_freed, blocks);
+}
+
+void hak_commons_freed_by_others(hak_heap_t *heap, hak_slab_t *slab) {
+  // Of one that was thin it may be who gave it away that goes on to free.
+  if (heap->others < HAK_OTHERS_ENOUGH && for_commons(hak_slab_class(slab)) && !was_thin(slab))
+    heap->others++;
+}
+
+static void look_back(uint64_t now) {
+  if (now - hak_load_relaxed(&thin_since) < THIN_WINDOW_MS) return;
+  if (2 * hak_load_relaxed(&thin_freed) > hak_load_relaxed(&thin_blocks))
+    hak_regret_needed(&thin_regret, now, 0, thin_rule);
+  hak_store_relaxed(&thin_since, now);
+  hak_store_relaxed(&thin_given, 0u);
+  hak_store_relaxed(&thin_blocks, 0u);
+  hak_store_relaxed(&thin_freed, 0u);
+}
+
+// What waited may be anybody's by now.
+static bool is_thin(const hak_heap_t *heap, hak_slab_t *slab) {
+  return hak_slab_owner(slab) == heap && hak_slab_kind(slab) == HAK_KIND_TINY &&
+         hak_slab_place(slab) == HAK_PLACE_PARTIAL &&
+         HAK_THIN_PART * hak_slab_live_tiny(slab) <= slab->capacity;
+}
+
+static void give_thin(hak_heap_t *heap, hak_slab_t *slab) {
+  uint64_t now = hak_os_clock_ms();
+  if (hak_regret_pauses(&thin_regret, now, 0)) return;
+  uint32_t live = (uint32_t)hak_slab_live_tiny(slab);
+  hak_store_relaxed(&slab->thin, tick(now));
+  hak_heap_remove_partial(heap, slab);
+  if (!give(heap, slab, hak_slab_class(slab), 0)) {
+    hak_heap_add_partial(heap, slab);
+    return;
+  }
+  hak_regret_done(&thin_regret, now);
+  hak_fetch_add_relaxed(&thin_blocks, live);
+  if (hak_fetch_add_relaxed(&thin_given, 1u) + 1 >= THIN_WINDOW) look_back(now);
+}
+
+void hak_commons_thin(hak_heap_t *heap, hak_slab_t *slab) {
+  hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
+  if (heap != hak_tls_heap || !hak_option(COMMONS)) return;
+  uint32_t *place = &heap->thin[heap->thin_next++ % HAK_THIN], oldest = *place;
+  *place = hak_slab_index(slab);
+  if (oldest && is_thin(heap, hak_slab_at(oldest))) give_thin(heap, hak_slab_at(oldest));
+}
+
+// ---------------------------------------------------------------------------
+// Adoption and care.
 
 bool hak_commons_find(hak_heap_t *heap, unsigned size_class) {
   // A nursery takes none: its own slabs are padded.

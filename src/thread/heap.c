@@ -173,9 +173,8 @@ void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *par
   hak_pool_release_with(slab, slab->run, parcel);
 }
 
-// A slab may go back only when nobody is about to touch its remote word: with no
-// live block no new remote free can start, but one that was already collected
-// may still be on its way to the inbox (QUEUED).
+// A slab may go back only when nobody is about to touch its remote word: with no live block no new
+// remote free can start, but one that was collected may be on its way to the inbox still (QUEUED).
 HAK_INLINE bool releasable(hak_slab_t *slab) {
   // Acquire, which costs nothing: 0 is what an owner stored, after the acquire in hak_slab_collect.
   return hak_slab_unused(slab) && hak_load_acquire(&slab->remote) == 0;
@@ -183,7 +182,7 @@ HAK_INLINE bool releasable(hak_slab_t *slab) {
 
 HAK_INLINE void bring_back(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_place(slab) != HAK_PLACE_FULL) return;
-  hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, 1);
+  hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, hak_commons_thin_mark(slab));
   add_partial(heap, slab);
   hak_heap_count_stat(heap, HAK_STAT_slab_back, 1);
 }
@@ -193,7 +192,9 @@ void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) { bring_back(heap, 
 // The live blocks of the slab, which is not in front, fell below its mark.
 static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
   bring_back(heap, slab);
-  if (!releasable(slab)) return;
+  bool unused = releasable(slab);
+  if (!unused) hak_commons_look(heap, slab);
+  if (!unused) return;
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
   hak_warm_look_for_draining(heap);
@@ -280,7 +281,7 @@ HAK_INLINE void came_back(hak_heap_t *heap, hak_slab_t *slab, bool tiny, uint64_
                 ? hak_slab_live(slab) + back_in_use(heap, slab) <= slab->capacity
                 : !hak_ring_push_all(slab->ring, slab, hak_load_relaxed(&slab->mask) & ~before);
   if (hak_slab_place(slab) == HAK_PLACE_FULL && (event || !tiny)) {
-    hak_commons_freed_by_others(heap, hak_slab_class(slab));
+    hak_commons_freed_by_others(heap, slab);
     if (event && !unused && hak_commons_give_back(heap, slab)) return;
   }
   if (event) below_mark(heap, slab);

@@ -60,6 +60,7 @@ static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *m
   void *tail = tail_of(entry);
   // Of a slab that is queued others may take care as soon as its last block is in.
   uint64_t capacity = slab->capacity;
+  bool thin = hak_load_relaxed(&slab->thin) != 0;
   hak_heap_t *owner = hak_load_relaxed(&slab->local);
   do {
     void *top = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
@@ -75,6 +76,8 @@ static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *m
     // which post may write.
   } while (!hak_cas_acq_rel(&slab->remote, &old, now | HAK_REMOTE_QUEUED));
   count_push(mine, (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
+  if (HAK_UNLIKELY(thin))
+    hak_commons_thin_freed(slab, (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
   bool queued = (old & HAK_REMOTE_QUEUED) != 0;
   if (!queued || count == capacity) pushed(slab, queued, mine, owner, count == capacity);
 }

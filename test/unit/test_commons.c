@@ -254,6 +254,98 @@ static void comes_back_without_adopters(void) {
 }
 ISOLATED(comes_back_without_adopters)
 
+// ---------------------------------------------------------------------------
+// Thin slabs.
+
+enum { STAYS = 8 }; // one block of so many
+
+static void thin_out(void *argument) {
+  lot_t *l = argument;
+  for (unsigned i = l->first; i < l->end; i++)
+    if (i % STAYS != 0) hak_free(l->blocks[i]);
+}
+static void free_the_rest(void *argument) {
+  lot_t *l = argument;
+  for (unsigned i = l->first; i < l->end; i += STAYS) {
+    CHECK(filled(l->blocks[i], l->size, i));
+    hak_free(l->blocks[i]);
+  }
+}
+static unsigned slabs_given(const lot_t *l) { // of those that the blocks that stay are in
+  unsigned n = 0;
+  const hak_slab_t *before = NULL;
+  for (unsigned i = l->first; i < l->end; i += STAYS) {
+    hak_slab_t *slab = slab_of(l->blocks[i]);
+    n += slab != before && hak_slab_owner(slab)->common;
+    before = slab;
+  }
+  return n;
+}
+
+// What a thread leaves behind that may sleep now is of use to another.
+static void thin_ones_are_given(void) {
+  static const size_t tiny[] = {64, 256, 1000};
+  for (unsigned k = 0; k < COUNT(tiny); k++) {
+    set_up(tiny[k]);
+    unsigned n = slabs(k == 0 ? 15 : 40) / STAYS * STAYS;
+    start(&producer);
+    start(&another);
+    tell(&producer, allocate, part(&lot, 0, n));
+    unsigned in_use = slabs_in_use();
+    tell(&producer, thin_out, part(&lot, 0, n));
+    unsigned have = slabs_given(&lot);
+    CHECK(have + HAK_THIN + 2 >= n / slabs(1));
+    uint64_t adopted = heaps_stat(HAK_STAT_refill_commons);
+    tell(&another, allocate, part(&lot2, 0, slabs(have / 2)));
+    CHECK(heaps_stat(HAK_STAT_refill_commons) >= adopted + have / 2);
+    CHECK(slabs_in_use() <= in_use + 1);
+    check_commons();
+    tell(&producer, free_the_rest, part(&lot, 0, n));
+    tell(&another, release, part(&lot2, 0, slabs(have / 2)));
+    end(&producer);
+    end(&another);
+    check_commons();
+    nothing_is_left();
+  }
+}
+ISOLATED(thin_ones_are_given)
+
+// There is nobody who could use them, or few.
+static void thin_ones_of_few_stay(void) {
+  set_up(256);
+  start(&producer);
+  unsigned n = slabs(40) / STAYS * STAYS;
+  tell(&producer, allocate, part(&lot, 0, n));
+  tell(&producer, thin_out, part(&lot, 0, n));
+  CHECK_EQUAL(slabs_given(&lot), 0);
+  tell(&producer, free_the_rest, part(&lot, 0, n));
+  end(&producer);
+  nothing_is_left();
+}
+ISOLATED(thin_ones_of_few_stay)
+
+// Who goes on to free all of them has it dearer, which is noticed; and those are not slabs that
+// others free, whoever has adopted them.
+static void thin_ones_in_vain(void) {
+  set_up(256);
+  unsigned n = slabs(40) / STAYS * STAYS, in_vain = 0, rounds = 0;
+  start(&producer);
+  start(&another);
+  for (time_t begin = time(NULL); in_vain < 3 && time(NULL) - begin < 20; rounds++) {
+    tell(&producer, allocate, part(&lot, 0, n));
+    uint64_t before = heaps_stat(HAK_STAT_commons_give);
+    tell(&producer, thin_out, part(&lot, 0, n));
+    in_vain = heaps_stat(HAK_STAT_commons_give) == before ? in_vain + 1 : 0;
+    tell(&producer, free_the_rest, part(&lot, 0, n));
+  }
+  CHECK(rounds > 3 && in_vain == 3);
+  CHECK(producer.heap->others < HAK_OTHERS_ENOUGH);
+  end(&producer);
+  end(&another);
+  nothing_is_left();
+}
+ISOLATED(thin_ones_in_vain)
+
 // A thread that was cancelled within it holds up nobody.
 static void taken_for_good(void) {
   set_up(1000);
@@ -379,6 +471,9 @@ int main(void) {
     ISOLATED_TEST(not_if_switched_off),
     ISOLATED_TEST(learns_that_it_frees),
     ISOLATED_TEST(comes_back_without_adopters),
+    ISOLATED_TEST(thin_ones_are_given),
+    ISOLATED_TEST(thin_ones_of_few_stay),
+    ISOLATED_TEST(thin_ones_in_vain),
     ISOLATED_TEST(taken_for_good),
 #if CAN_FORK
     ISOLATED_TEST(after_fork),
