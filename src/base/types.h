@@ -90,7 +90,7 @@ typedef enum {
 #define HAK_REMOTE_POINTER_MASK (((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT) - 1)
 
 // Two cache lines. The first is what every free reads, whoever owns the slab, and is
-// written only when the slab changes hands; the second belongs to the owner, and other
+// written only when the slab changes hands (thin: and when it is found old); the second belongs to the owner, and other
 // threads touch it once per batch of blocks they hand over (docs/decisions/0002).
 // What statistics read at any time are atomic words whatever the slab is used for.
 struct hak_slab {
@@ -118,7 +118,7 @@ struct hak_slab {
   _Atomic bool roomy;
   bool early;      // L2: blocks are absent that may be needed again soon (owner, see sparse.c)
   uint16_t looked; // tiny: live blocks at the last look, and whether it was trimmed then (owner)
-  _Atomic uint16_t thin; // tiny: when it was given away as such, 0: never (thread/commons.c)
+  _Atomic uint16_t thin; // tiny: when it was given away as such, 0: not lately (commons.c)
 
   _Alignas(64) union {
     void *free;    // tiny: LIFO list of free blocks (owner)
@@ -277,10 +277,10 @@ struct hak_heap {
   uint64_t grown;              // what realloc made longer last (api/malloc.c)
   uint32_t pending;            // bytes in remote_map
   uint32_t ticks;              // slow paths since hak_tend_now (thread/tend.h)
-  hak_remote_entry_t remote_map[HAK_REMOTE_MAP_SIZE + HAK_REMOTE_LEAVING];
+  hak_remote_entry_t remote_map[HAK_REMOTE_LEAVING + HAK_REMOTE_MAP_SIZE]; // oldest first
   hak_letter_t letters[HAK_LETTERS];
   hak_letter_t *letter;   // one of them: that which was written to last
-  uint32_t leaving;       // so many places behind the map are taken (thread/remote.c)
+  uint32_t leaving;       // so many places before the map are taken (thread/remote.c)
   uint32_t letters_off;   // so many L2 blocks go at once before another letter is begun
   uint16_t hints_used;    // by rings, from the start
   uint16_t rings_refused; // times one did not get places since the hints were last all dropped
@@ -331,7 +331,7 @@ struct hak_heap {
   _Atomic uint32_t state;                         // HAK_HEAP_*
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed;                        // bit l: on list l
-  _Atomic uint32_t posts;                         // of a commons: since a slab was adopted
+  _Atomic uint32_t posts;                  // of a commons: since one was adopted or it was seen to
   _Atomic bool common;                     // a commons (thread/commons.h); set before it is found
   _Atomic uint32_t emptied;                // slabs since the inbox was taken (protocol R3)
   _Atomic uint32_t emptied_due;            // of them, before others look again

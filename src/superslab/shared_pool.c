@@ -20,7 +20,7 @@ hak_pool_counts_t hak_pool_counts;
 // one in which the run fits closely (docs/decisions/0022-runs.md).
 #define LOOKS 16u
 
-static _Atomic uint32_t empty_low;   // least empty_count since hak_pool_trim_idle
+static _Atomic uint32_t empty_low;   // least empty_count since idle ones were looked for
 static _Atomic uint32_t empty_count; // about how many SuperSlabs are empty
 
 // How many empty SuperSlabs are kept is learnt: one that is committed soon after one
@@ -37,15 +37,17 @@ static _Atomic uint64_t evicted_at, regretted_at; // ms
 // hak_pool_tend: every TEND_MS a part of a sweep over all SuperSlabs, of which one begins
 // every CALM_MS. A free slab that was free at the sweep before has been idle for as long.
 #define TEND_MS 50
-#define TEND_LOOKS 1024                       // SuperSlabs looked at in a part
-#define TEND_PURGES 8                         // at most so many of them purged
-#define IDLE_SLABS 4                          // in a HOT SuperSlab: fewer are not worth a huge page
-static _Atomic uint64_t tended_at, second_at; // ms
-static _Atomic uint32_t sweep_next;           // number of a SuperSlab; 0: no sweep
+#define TEND_LOOKS 1024 // SuperSlabs looked at in a part
+#define TEND_PURGES 8   // at most so many of them purged
+#define IDLE_SLABS 4    // in a HOT SuperSlab: fewer are not worth a huge page
+static _Atomic uint64_t tended_at, looked_at, second_at; // ms; tended_at: PART_MS, too
+static _Atomic uint32_t sweep_next;                      // number of a SuperSlab; 0: no sweep
 
-// Those that are idle go in parts, every PART_MS: each costs some 50 to 300 us. So many at a call, or
-// as many as is needed that all are gone within GONE_MS, where calls are rare. Relaxed: it steers.
+// Those that are idle go in parts, every PART_MS: each costs some 50 to 300 us. PART at a call, or
+// where calls are rare as many as are needed that all are gone within GONE_MS, but PART_MAX at most.
+// Relaxed: it steers.
 #define PART 16
+#define PART_MAX 128
 #define PART_MS 5
 #define GONE_MS 1000
 static _Atomic uint32_t going, going_all; // SuperSlabs: still, at first
@@ -116,7 +118,7 @@ static void took(uint32_t number, uint32_t bits, unsigned n, hak_claim_t *claim)
   claim->more = n > 1 ? 0 : (bits & (bits - 1)) >> hak_low_bit(bits);
 }
 
-// One less is empty. Relaxed and racy: a hint for the helper thread, off by one at worst.
+// One less is empty. Relaxed and racy: it steers how many are given back, off by one at worst.
 static void one_empty_less(void) {
   uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
   if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low)) hak_store_relaxed(&empty_low, left);
@@ -480,6 +482,7 @@ static void trim_part(unsigned rest, uint64_t ms) {
   unsigned keep = hak_pool_kept(), idle = idle_beyond(keep);
   if (rest > idle) rest = idle;
   if (most < PART) most = PART;
+  if (most > PART_MAX) most = PART_MAX;
   unsigned n = most < rest ? (unsigned)most : rest;
   hak_store_relaxed(&going, rest - n);
   trim_some(keep, n);
@@ -517,6 +520,11 @@ bool hak_pool_tend(void) {
   uint32_t rest = hak_load_relaxed(&going);
   if ((int64_t)(now - last) < (rest ? PART_MS : TEND_MS)) return false;
   if (!hak_cas_relaxed(&tended_at, &last, now)) return false;
+  if ((int64_t)(now - hak_load_relaxed(&looked_at)) < TEND_MS) {
+    trim_part(rest, now - last);
+    return false;
+  }
+  hak_store_relaxed(&looked_at, now);
   bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS;
   hak_mapped_look();
   bool low = hak_mapped_near_limit();

@@ -30,10 +30,10 @@ HAK_INLINE hak_place_t hak_slab_place(const hak_slab_t *slab) {
 HAK_INLINE void hak_slab_set_place(hak_slab_t *slab, hak_place_t place) {
   hak_store_relaxed(&slab->place, (uint8_t)place);
 }
-// The last thing that the owner does to a slab that becomes FULL.
-HAK_INLINE void hak_slab_settle(hak_slab_t *slab) {
-  // Release: pairs with the acquire in deserted (thread/relief.c).
-  hak_store_release(&slab->place, (uint8_t)HAK_PLACE_FULL);
+// The last thing that the owner does to a slab that becomes FULL, or leaves the front.
+HAK_INLINE void hak_slab_settle(hak_slab_t *slab, hak_place_t place) {
+  // Release: pairs with the acquires in deserted (thread/relief.c) and hak_slab_is_partial_of.
+  hak_store_release(&slab->place, (uint8_t)place);
 }
 
 // Heap that owns a tiny or L2 slab. For other threads the answer may be a moment
@@ -43,6 +43,13 @@ HAK_INLINE hak_heap_t *hak_slab_owner(hak_slab_t *slab) {
                                               : hak_load_relaxed(&slab->holder);
 }
 void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap);
+
+// Whether a slab that heap's thread remembers, and that may be anybody's by now, is PARTIAL in heap.
+HAK_INLINE bool hak_slab_is_partial_of(hak_slab_t *slab, hak_heap_t *heap) {
+  // Acquire, and before the owner: pairs with the release in hak_slab_settle. If another made it
+  // PARTIAL, the owner is seen to have changed; if this thread did, nobody takes it (R3: FULL ones).
+  return hak_load_acquire(&slab->place) == HAK_PLACE_PARTIAL && hak_slab_owner(slab) == heap;
+}
 
 // Relaxed: set before the block that is larger than asked for leaves malloc, so whoever
 // frees that one sees it; to the others it makes no difference.
@@ -175,8 +182,7 @@ HAK_INLINE void hak_slab_leave_active(hak_slab_t *slab, hak_place_t place, uint6
     }
     hak_slab_await(slab, live, mark);
   }
-  if (place == HAK_PLACE_FULL) hak_slab_settle(slab);
-  else hak_slab_set_place(slab, place);
+  hak_slab_settle(slab, place);
 }
 
 #endif

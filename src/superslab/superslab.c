@@ -58,8 +58,8 @@ void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
 static _Atomic uint64_t address_limit = UINT64_MAX;
 
 // What was resident at most, as last seen. A limit of memory is of what is resident: as long as
-// that was never half of it, much that is mapped has not been touched. The other half is for what is
-// between two looks. Relaxed: it steers.
+// that was never a quarter of it, most that is mapped has not been touched. The rest is for what is
+// between two looks, and for others in the group. Relaxed: it steers.
 static _Atomic uint64_t resident_peak = UINT64_MAX;
 
 static bool is_mapped_near(uint64_t limit) {
@@ -68,7 +68,7 @@ static bool is_mapped_near(uint64_t limit) {
 
 bool hak_mapped_near_memory_limit(void) {
   uint64_t limit = hak_load_relaxed(&hak_memory_limit);
-  return is_mapped_near(limit) && hak_load_relaxed(&resident_peak) >= limit / 2;
+  return is_mapped_near(limit) && hak_load_relaxed(&resident_peak) >= limit / 4;
 }
 
 void hak_mapped_look(void) {

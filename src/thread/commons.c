@@ -88,8 +88,8 @@ bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab) {
 // ---------------------------------------------------------------------------
 // Thin slabs.
 
-// That of the slabs given away as thin in a while, this many at least, more than half of the blocks
-// were freed soon after, as others' now, is a regret.
+// A regret: into the slabs given away as thin in a while, this many at least, more than half as many
+// blocks as were live in them are freed soon after by who does not own them.
 #define THIN_WINDOW 256
 #define THIN_WINDOW_MS 200
 #define TICK_MS 8
@@ -121,20 +121,23 @@ void hak_commons_freed_by_others(hak_heap_t *heap, hak_slab_t *slab) {
     heap->others++;
 }
 
+static void begin_window(uint64_t now) {
+  hak_store_relaxed(&thin_since, now);
+  hak_store_relaxed(&thin_freed, 0u); // of slabs given before
+}
+
 static void look_back(uint64_t now) {
-  if (now - hak_load_relaxed(&thin_since) < THIN_WINDOW_MS) return;
+  // Signed: another thread may have asked the clock later.
+  if ((int64_t)(now - hak_load_relaxed(&thin_since)) < THIN_WINDOW_MS) return;
   if (2 * hak_load_relaxed(&thin_freed) > hak_load_relaxed(&thin_blocks))
     hak_regret_needed(&thin_regret, now, 0, thin_rule);
-  hak_store_relaxed(&thin_since, now);
   hak_store_relaxed(&thin_given, 0u);
   hak_store_relaxed(&thin_blocks, 0u);
-  hak_store_relaxed(&thin_freed, 0u);
 }
 
 // What waited may be anybody's by now.
-static bool is_thin(const hak_heap_t *heap, hak_slab_t *slab) {
-  return hak_slab_owner(slab) == heap && hak_slab_kind(slab) == HAK_KIND_TINY &&
-         hak_slab_place(slab) == HAK_PLACE_PARTIAL &&
+static bool is_thin(hak_heap_t *heap, hak_slab_t *slab) {
+  return hak_slab_is_partial_of(slab, heap) && hak_slab_kind(slab) == HAK_KIND_TINY &&
          HAK_THIN_PART * hak_slab_live_tiny(slab) <= slab->capacity;
 }
 
@@ -145,12 +148,15 @@ static void give_thin(hak_heap_t *heap, hak_slab_t *slab) {
   hak_store_relaxed(&slab->thin, tick(now));
   hak_heap_remove_partial(heap, slab);
   if (!give(heap, slab, hak_slab_class(slab), 0)) {
+    hak_store_relaxed(&slab->thin, (uint16_t)0);
     hak_heap_add_partial(heap, slab);
     return;
   }
   hak_regret_done(&thin_regret, now);
   hak_fetch_add_relaxed(&thin_blocks, live);
-  if (hak_fetch_add_relaxed(&thin_given, 1u) + 1 >= THIN_WINDOW) look_back(now);
+  uint32_t given = hak_fetch_add_relaxed(&thin_given, 1u) + 1;
+  if (given == 1) begin_window(now);
+  else if (given >= THIN_WINDOW) look_back(now);
 }
 
 void hak_commons_thin(hak_heap_t *heap, hak_slab_t *slab) {
@@ -180,7 +186,8 @@ bool hak_commons_find(hak_heap_t *heap, unsigned size_class) {
 bool hak_commons_due(hak_heap_t *common) {
   // Relaxed, both: it steers when the inbox is emptied.
   if (hak_fetch_add_relaxed(&common->posts, 1u) + 1 < POSTS_MAX) return false;
-  hak_store_relaxed(&common->posts, 0u);
+  // Somebody has it, who may not see this post: then the next one is due again.
+  if (hak_load_relaxed(&common->state) == HAK_HEAP_ORPHAN) hak_store_relaxed(&common->posts, 0u);
   return true;
 }
 

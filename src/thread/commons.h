@@ -41,15 +41,15 @@ HAK_INLINE bool hak_commons_give(hak_heap_t *heap, hak_slab_t *slab, uint64_t ma
   return HAK_UNLIKELY(heap->others == HAK_OTHERS_ENOUGH) && hak_commons_take_full(heap, slab, mark);
 }
 bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab);
-// Where more than HAK_FEW threads have heaps, a tiny slab in no front of which a part is live at most
-// is thin, and given away: its thread may sleep long, and who needs blocks takes it. Not at once, as
-// it may soon be empty and go back whole: when HAK_THIN others have followed.
+// Where more than HAK_FEW threads have heaps, a tiny slab that was FULL and of which a part is live at
+// most is thin, and given away: its thread may sleep long, and who needs blocks takes it. Not at once,
+// as it may soon be empty and go back whole: when HAK_THIN others have followed.
 #define HAK_FEW 2
 #define HAK_THIN_PART 4
 HAK_INLINE uint64_t hak_commons_thin_mark(const hak_slab_t *slab) {
   return hak_load_relaxed(&hak_heap_threads) > HAK_FEW ? slab->capacity / HAK_THIN_PART + 1u : 1;
 }
-// A PARTIAL slab that is not unused fell below that mark (owner).
+// A PARTIAL slab that may not be released fell below that mark (owner).
 void hak_commons_thin(hak_heap_t *heap, hak_slab_t *slab);
 HAK_INLINE void hak_commons_look(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_TINY && (int64_t)hak_load_relaxed(&slab->frees_left) < 0)

@@ -129,7 +129,7 @@ hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front) {
     return NULL;
   uint64_t full = front->capacity, allocs = hak_load_relaxed(&front->allocs);
   hak_slab_await(front, full, full - back_in_use(heap, front) + 1);
-  hak_slab_settle(front);
+  hak_slab_settle(front, HAK_PLACE_FULL);
   heap->partial[c] = next->next;
   heap->warm[c].growth = 0;
   hak_slab_set_place(next, HAK_PLACE_ACTIVE);
@@ -192,9 +192,10 @@ void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) { bring_back(heap, 
 // The live blocks of the slab, which is not in front, fell below its mark.
 static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
   bring_back(heap, slab);
-  bool unused = releasable(slab);
-  if (!unused) hak_commons_look(heap, slab);
-  if (!unused) return;
+  if (!releasable(slab)) {
+    hak_commons_look(heap, slab);
+    return;
+  }
   hak_heap_remove_partial(heap, slab);
   hak_warm_keep_or_release(heap, slab);
   hak_warm_look_for_draining(heap);
@@ -227,18 +228,14 @@ static void release_partial(hak_heap_t *heap, unsigned most) {
   hak_pool_release_all(&parcel);
 }
 
-static void release_kept(hak_heap_t *heap) {
-  hak_ring_release_runs(heap);
-  release_partial(heap, UINT32_MAX);
-  hak_warm_drop(heap);
-}
-
 void hak_heap_release_idle(hak_heap_t *heap) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);
     if (front != &hak_slab_none && releasable(front)) hak_heap_retire(heap, front);
   }
-  release_kept(heap);
+  hak_ring_release_runs(heap);
+  release_partial(heap, UINT32_MAX);
+  hak_warm_drop(heap);
 }
 
 void hak_heap_tidy(hak_heap_t *heap) {

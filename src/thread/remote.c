@@ -60,7 +60,8 @@ static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *m
   void *tail = tail_of(entry);
   // Of a slab that is queued others may take care as soon as its last block is in.
   uint64_t capacity = slab->capacity;
-  bool thin = hak_load_relaxed(&slab->thin) != 0;
+  uint32_t blocks = (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT);
+  if (HAK_UNLIKELY(hak_load_relaxed(&slab->thin) != 0)) hak_commons_thin_freed(slab, blocks);
   hak_heap_t *owner = hak_load_relaxed(&slab->local);
   do {
     void *top = (void *)(uintptr_t)(old & HAK_REMOTE_POINTER_MASK);
@@ -76,8 +77,6 @@ static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *m
     // which post may write.
   } while (!hak_cas_acq_rel(&slab->remote, &old, now | HAK_REMOTE_QUEUED));
   count_push(mine, (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
-  if (HAK_UNLIKELY(thin))
-    hak_commons_thin_freed(slab, (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
   bool queued = (old & HAK_REMOTE_QUEUED) != 0;
   if (!queued || count == capacity) pushed(slab, queued, mine, owner, count == capacity);
 }
@@ -133,7 +132,7 @@ static void put(hak_heap_t *mine, hak_heap_t *orphan, hak_slab_t *slab, hak_remo
 }
 
 static hak_remote_entry_t *end_of(hak_heap_t *heap) {
-  return heap->remote_map + HAK_REMOTE_MAP_SIZE + HAK_REMOTE_LEAVING;
+  return heap->remote_map + HAK_REMOTE_LEAVING + HAK_REMOTE_MAP_SIZE;
 }
 
 // If an ended thread's heap owns the slab, all blocks of that heap in the map are freed as the owner
@@ -182,11 +181,12 @@ HAK_INLINE void added(hak_heap_t *heap, size_t size) {
 // the lines of all blocks that were written before have come, one cache miss after the other if each
 // free has one. May empty the entry.
 HAK_NOINLINE static void leave(hak_heap_t *heap, const hak_remote_entry_t *entry) {
-  hak_remote_entry_t *leaving = &heap->remote_map[HAK_REMOTE_MAP_SIZE];
+  hak_remote_entry_t *leaving = heap->remote_map;
   if (heap->leaving == HAK_REMOTE_LEAVING) {
     for (unsigned i = 0; i < HAK_REMOTE_LEAVING; i++)
       if (leaving[i].slab) flush_entry(heap, &leaving[i]);
     heap->leaving = 0;
+    if (entry->slab == 0) return;
   }
   leaving[heap->leaving++] = *entry;
   __builtin_prefetch(&hak_slab_at(entry->slab)->remote, 1);
@@ -223,7 +223,7 @@ bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block) {
   uint32_t index = hak_slab_index(slab);
   const hak_remote_entry_t *entry = hak_remote_entry(heap, index);
   bool found = entry->slab == index && (entry->mask >> block & 1);
-  for (entry = heap->remote_map + HAK_REMOTE_MAP_SIZE; entry < end_of(heap); entry++)
+  for (entry = heap->remote_map; entry < heap->remote_map + HAK_REMOTE_LEAVING; entry++)
     found |= entry->slab == index && (entry->mask >> block & 1);
   return found || hak_letter_holds(heap, slab, block);
 }

@@ -3,7 +3,7 @@
 // A thread collects tiny blocks in a small map keyed by slab and hands each
 // slab's chain over with one compare-and-swap (protocol R1); the first chain a
 // slab gets also puts it into its owner's inbox (R2). A chain whose place in the map is needed
-// waits behind it until HAK_REMOTE_LEAVING have left theirs. What is held back is
+// waits before it until HAK_REMOTE_LEAVING have left theirs, to be handed over before newer ones. What is held back is
 // bounded by HAKMEM_REMOTE_PENDING bytes per thread and flushed in slow paths.
 // L2 blocks go many to a letter, which has its own bound (thread/letter.h), or at once, unless
 // HAKMEM_POOL_MID_INUSE_DEFERRED collects them as well (row M6, docs/decisions/0018-deferred.md).
@@ -18,7 +18,8 @@
 
 // Neighbouring slabs go to different entries.
 HAK_INLINE hak_remote_entry_t *hak_remote_entry(hak_heap_t *heap, uint32_t slab) {
-  return &heap->remote_map[(slab ^ slab >> HAK_REMOTE_MAP_SHIFT) & (HAK_REMOTE_MAP_SIZE - 1)];
+  unsigned i = (slab ^ slab >> HAK_REMOTE_MAP_SHIFT) & (HAK_REMOTE_MAP_SIZE - 1);
+  return &heap->remote_map[HAK_REMOTE_LEAVING + i];
 }
 
 // Puts p, the start of a block of a tiny slab, to others of its slab that wait; false: not

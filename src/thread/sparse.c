@@ -221,8 +221,7 @@ static uint32_t tend_class(hak_heap_t *heap, unsigned c, part_t *part) {
 // The slab that the part before stopped at, 0 if it is no longer there.
 static uint32_t stopped_at(hak_heap_t *heap, unsigned c) {
   hak_slab_t *slab = hak_slab_at(heap->tend_slab);
-  bool there = hak_slab_owner(slab) == heap && hak_slab_place(slab) == HAK_PLACE_PARTIAL &&
-               hak_slab_class(slab) == c;
+  bool there = hak_slab_is_partial_of(slab, heap) && hak_slab_class(slab) == c;
   return there ? heap->tend_slab : 0;
 }
 

@@ -112,7 +112,7 @@ static void collisions(void) {
       hak_heap_t *owner = hak_slab_owner(hak_slab_at(entry->slab));
       CHECK(owner == other.heap || owner == second.heap);
       held += (unsigned)(entry->chain >> HAK_REMOTE_COUNT_SHIFT) * 1024;
-      for (unsigned f = 0; f < e && e < HAK_REMOTE_MAP_SIZE; f++)
+      for (unsigned f = HAK_REMOTE_LEAVING; f < e; f++)
         CHECK(me->remote_map[f].slab != entry->slab);
     }
     CHECK_EQUAL(me->pending, held);
@@ -128,6 +128,35 @@ static void collisions(void) {
   tell(&other, END), tell(&second, END);
 }
 ISOLATED(collisions)
+
+// A slab's older chain, which has left the map, is handed over before its newer one: they meet, and a
+// block that was freed twice with others between comes up.
+static void older_chain_first(void) {
+  hak_heap_t *me = mine();
+  hak_option(REMOTE_PENDING) = 16 << 20;
+  hak_option(RELIEF) = hak_option(ABORT) = 0;
+  start(&other, 1024, BLOCKS_MAX);
+  hak_slab_t *slab = hak_slab_lookup(other.blocks[0]);
+  void *rival = NULL; // in a slab that has the same entry
+  for (unsigned i = 1; i < BLOCKS_MAX && !rival; i++) {
+    hak_slab_t *its = hak_slab_lookup(other.blocks[i]);
+    if (its != slab && hak_remote_entry(me, hak_slab_index(its)) == hak_remote_entry(me, hak_slab_index(slab)))
+      rival = other.blocks[i];
+  }
+  CHECK(rival != NULL);
+  for (unsigned i = 0; i < 3; i++) give(other.blocks[i]);
+  give(rival);
+  CHECK_EQUAL(me->remote_map[0].slab, hak_slab_index(slab));
+  CHECK_EQUAL(slab->remote, 0);
+  give(other.blocks[2]);
+  hak_remote_flush(me);
+  CHECK_EQUAL((slab->remote & ~QUEUED) >> HAK_REMOTE_COUNT_SHIFT, 3);
+  hak_link_set(other.blocks[2], other.blocks[1]); // as before the second free
+  tell(&other, DRAIN);
+  CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), 4);
+  tell(&other, END);
+}
+ISOLATED(older_chain_first)
 
 // All that is held back of an ended thread's blocks goes at once when one entry has to: its heap is
 // this thread's for a moment, and nothing is posted.
@@ -303,6 +332,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(one_chain_per_slab),
     ISOLATED_TEST(collisions),
+    ISOLATED_TEST(older_chain_first),
     ISOLATED_TEST(ended_threads_blocks),
     ISOLATED_TEST(heaps_that_are_not_visited),
     ISOLATED_TEST(what_is_held_back_is_bounded),
