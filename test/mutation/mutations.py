@@ -36,7 +36,7 @@ MUTATIONS = (
              "  errno = ENOMEM;\n", "",
              ("hakmem", "api_test_malloc"), ("api.malloc",)),
     Mutation("idle", "memory goes back when a load is over", "src/superslab/shared_pool.c",
-             "if (idle > 0 && now > (int32_t)keep) {", "if (idle > 0 && now > (int32_t)keep && keep == UINT32_MAX) {",
+             "  if (idle <= 0 || more <= 0) return 0;\n", "  if (idle <= 0 || more <= 0 || keep != UINT32_MAX) return 0;\n",
              ("unit_shared_pool",), ("unit.shared_pool",)),
     Mutation("orphans", "heaps of ended threads are taken by new ones", "src/thread/heap.c",
              "  if (!heap) heap = take_orphan();", "  if (!heap && hak_heap_count() == UINT32_MAX) heap = take_orphan();",
