@@ -520,11 +520,11 @@ bool hak_pool_tend(void) {
   uint32_t rest = hak_load_relaxed(&going);
   if ((int64_t)(now - last) < (rest ? PART_MS : TEND_MS)) return false;
   if (!hak_cas_relaxed(&tended_at, &last, now)) return false;
-  if ((int64_t)(now - hak_load_relaxed(&looked_at)) < TEND_MS) {
-    trim_part(rest, now - last);
+  uint64_t looked = hak_load_relaxed(&looked_at);
+  if ((int64_t)(now - looked) < TEND_MS || !hak_cas_relaxed(&looked_at, &looked, now)) {
+    if (rest) trim_part(rest, now - last);
     return false;
   }
-  hak_store_relaxed(&looked_at, now);
   bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS;
   hak_mapped_look();
   bool low = hak_mapped_near_limit();

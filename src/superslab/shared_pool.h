@@ -83,8 +83,8 @@ unsigned hak_pool_kept(void);
 // Those that stay now, as a load that swings has needed them again.
 unsigned hak_pool_keep_now(void);
 // As hak_pool_trim_idle once a second, beyond hak_pool_kept; then the pages of free slabs that
-// nobody needed for as long. Both in parts, so that no call takes long. For whoever is at work. True
-// when the second begins, or near a limit.
+// nobody needed for as long. Both in parts, so that no call takes long, but near a limit. For whoever
+// is at work. True when the second begins, or near a limit.
 bool hak_pool_tend(void);
 
 // SuperSlabs without memory, by number (superslab.c; they are a set of the index). take

@@ -30,7 +30,8 @@ HAK_INLINE hak_place_t hak_slab_place(const hak_slab_t *slab) {
 HAK_INLINE void hak_slab_set_place(hak_slab_t *slab, hak_place_t place) {
   hak_store_relaxed(&slab->place, (uint8_t)place);
 }
-// The last thing that the owner does to a slab that becomes FULL, or leaves the front.
+// How a slab becomes FULL, PARTIAL or SPARE. Of one that becomes FULL it is the last thing that its
+// owner does.
 HAK_INLINE void hak_slab_settle(hak_slab_t *slab, hak_place_t place) {
   // Release: pairs with the acquires in deserted (thread/relief.c) and hak_slab_is_partial_of.
   hak_store_release(&slab->place, (uint8_t)place);

@@ -127,8 +127,9 @@ static void begin_window(uint64_t now) {
 }
 
 static void look_back(uint64_t now) {
-  // Signed: another thread may have asked the clock later.
-  if ((int64_t)(now - hak_load_relaxed(&thin_since)) < THIN_WINDOW_MS) return;
+  uint64_t since = hak_load_relaxed(&thin_since);
+  // Signed: another thread may have asked the clock later. One of those that come looks back.
+  if ((int64_t)(now - since) < THIN_WINDOW_MS || !hak_cas_relaxed(&thin_since, &since, now)) return;
   if (2 * hak_load_relaxed(&thin_freed) > hak_load_relaxed(&thin_blocks))
     hak_regret_needed(&thin_regret, now, 0, thin_rule);
   hak_store_relaxed(&thin_given, 0u);
@@ -153,6 +154,7 @@ static void give_thin(hak_heap_t *heap, hak_slab_t *slab) {
     return;
   }
   hak_regret_done(&thin_regret, now);
+  if (hak_regret_pauses(&thin_regret, now, 0)) return; // since just now: it is in no window
   hak_fetch_add_relaxed(&thin_blocks, live);
   uint32_t given = hak_fetch_add_relaxed(&thin_given, 1u) + 1;
   if (given == 1) begin_window(now);

@@ -66,8 +66,8 @@ HAK_INLINE bool hak_commons_adopt(hak_heap_t *heap, unsigned size_class) {
          hak_commons_find(heap, size_class);
 }
 
-// A slab was posted to a commons: whether so many were, since one was adopted from it or this
-// was true last, that the poster is to look after it (any thread).
+// A slab was posted to a commons: whether so many were, since one was adopted from it or a poster was
+// last to look after it while nobody had it, that the poster is to look after it (any thread).
 bool hak_commons_due(hak_heap_t *common);
 // Takes back what was freed into the next commons (heap: to remember which) / into all, and
 // gives back what is unused (any thread).

@@ -421,7 +421,7 @@ static void untouched_near_the_limit(void) {
   hak_mapped_look();
   swing(4 * MIB, 10);
   CHECK(kept() != 0);
-  for (size_t i = 0; i < 300 * MIB; i += 4096) sparse[i] = 1;
+  for (size_t i = 0; i < 200 * MIB; i += 4096) sparse[i] = 1;
   hak_mapped_look();
   CHECK(hak_mapped_near_limit());
   swing(4 * MIB, 10);
