@@ -89,9 +89,9 @@ typedef enum {
 #define HAK_REMOTE_COUNT_SHIFT 48
 #define HAK_REMOTE_POINTER_MASK (((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT) - 1)
 
-// Two cache lines. The first is what every free reads, whoever owns the slab, and is
-// written only when the slab changes hands (thin: and when it is found old); the second belongs to the owner, and other
-// threads touch it once per batch of blocks they hand over (docs/decisions/0002).
+// Two cache lines. The first is what every free reads, whoever owns the slab, and is written only
+// when the slab changes hands (thin: and when it is found old); the second belongs to the owner,
+// and other threads touch it once per batch of blocks they hand over (docs/decisions/0002).
 // What statistics read at any time are atomic words whatever the slab is used for.
 struct hak_slab {
   _Atomic(hak_heap_t *) local; // tiny: the owning heap; NULL sends free to the slow path

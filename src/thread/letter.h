@@ -7,10 +7,10 @@
 // is written again when its last reader is done with it.
 //
 // Heaps that a thread has or had get letters. Of one that none has, an orphan, the sender opens
-// the mail at once as its owner, so that one claim serves all blocks of a letter (R2). Does an owner not come by its mail, so that all
-// letters of a thread are on their way, that thread takes it and hands the blocks over one by one
-// (R1), for itself and all others; it writes none for a while then. So what a sleeping owner
-// holds back is bounded, and its runs go back by relief (R3).
+// the mail at once as its owner, so that one claim serves all blocks of a letter (R2). Does an
+// owner not come by its mail, so that all letters of a thread are on their way, that thread takes it
+// and hands the blocks over one by one (R1), for itself and all others; it writes none for a while
+// then. So what a sleeping owner holds back is bounded, and its runs go back by relief (R3).
 //
 // A block in a letter is live for its run: it is in no mask. Twice in one letter is noticed
 // at once, freed before or again elsewhere when the letter is opened.

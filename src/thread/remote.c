@@ -163,13 +163,18 @@ static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
   push(slab, &chain, heap, "free");
 }
 
+// What has left the map, and what is in it up to the end.
+static void flush_until(hak_heap_t *heap, const hak_remote_entry_t *end) {
+  for (hak_remote_entry_t *entry = heap->remote_map; entry < end; entry++)
+    if (entry->slab) flush_entry(heap, entry);
+  heap->leaving = 0;
+}
+
 void hak_remote_flush(hak_heap_t *heap) {
   hak_letter_send_all(heap);
   if (heap->pending == 0) return;
   hak_owner_inc(&heap->stats[HAK_STAT_remote_drain]);
-  for (hak_remote_entry_t *entry = heap->remote_map; entry < end_of(heap); entry++)
-    if (entry->slab) flush_entry(heap, entry);
-  heap->leaving = 0;
+  flush_until(heap, end_of(heap));
 }
 
 HAK_INLINE void added(hak_heap_t *heap, size_t size) {
@@ -181,14 +186,11 @@ HAK_INLINE void added(hak_heap_t *heap, size_t size) {
 // the lines of all blocks that were written before have come, one cache miss after the other if each
 // free has one. May empty the entry.
 HAK_NOINLINE static void leave(hak_heap_t *heap, const hak_remote_entry_t *entry) {
-  hak_remote_entry_t *leaving = heap->remote_map;
   if (heap->leaving == HAK_REMOTE_LEAVING) {
-    for (unsigned i = 0; i < HAK_REMOTE_LEAVING; i++)
-      if (leaving[i].slab) flush_entry(heap, &leaving[i]);
-    heap->leaving = 0;
+    flush_until(heap, heap->remote_map + HAK_REMOTE_LEAVING);
     if (entry->slab == 0) return;
   }
-  leaving[heap->leaving++] = *entry;
+  heap->remote_map[heap->leaving++] = *entry;
   __builtin_prefetch(&hak_slab_at(entry->slab)->remote, 1);
 }
 

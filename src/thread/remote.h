@@ -3,8 +3,8 @@
 // A thread collects tiny blocks in a small map keyed by slab and hands each
 // slab's chain over with one compare-and-swap (protocol R1); the first chain a
 // slab gets also puts it into its owner's inbox (R2). A chain whose place in the map is needed
-// waits before it until HAK_REMOTE_LEAVING have left theirs, to be handed over before newer ones. What is held back is
-// bounded by HAKMEM_REMOTE_PENDING bytes per thread and flushed in slow paths.
+// waits before it until HAK_REMOTE_LEAVING have left theirs, to be handed over before newer ones.
+// What is held back is bounded by HAKMEM_REMOTE_PENDING bytes per thread and flushed in slow paths.
 // L2 blocks go many to a letter, which has its own bound (thread/letter.h), or at once, unless
 // HAKMEM_POOL_MID_INUSE_DEFERRED collects them as well (row M6, docs/decisions/0018-deferred.md).
 // Tests: test/unit/test_remote.c, test/model/remote.pml.
