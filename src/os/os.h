@@ -122,8 +122,6 @@ bool hak_os_fault_due(unsigned kind); // counts a call; whether it is to fail
 
 // Value of an environment variable, NULL if unset or if the process is setuid.
 const char *hak_os_env(const char *name);
-// Resident bytes of the process (reads /proc; 0 if it cannot).
-size_t hak_os_resident(void);
 #endif
 
 #endif

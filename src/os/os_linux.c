@@ -351,29 +351,27 @@ bool hak_os_read_text(const char *path, char *text, size_t size) {
   return n > 0;
 }
 
+// A reader that has gone and a file that may not grow are errors like others: the thread gets no signal
+// for them but one that was pending before.
 void hak_os_write(int fd, const char *text, size_t length) {
   KEEP_ERRNO;
+  const uint64_t ours = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1);
+  const struct timespec no_time = {0, 0};
+  uint64_t before = 0, pending = 0;
+  bool blocked = syscall(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, sizeof before) == 0;
+  syscall(SYS_rt_sigpending, &pending, sizeof pending);
   while (length > 0) {
     ssize_t n = syscall(SYS_write, fd, text, length);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
+    if (n <= 0) break;
     text += n;
     length -= (size_t)n;
   }
+  uint64_t taken = ours & ~pending;
+  if (length > 0 && blocked && (errno == EPIPE || errno == EFBIG))
+    syscall(SYS_rt_sigtimedwait, &taken, NULL, &no_time, sizeof taken);
+  if (blocked) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
-
-#if HAK_TESTING
-size_t hak_os_resident(void) {
-  char text[128];
-  if (!hak_os_read_text("/proc/self/statm", text, sizeof text)) return 0;
-  size_t fields = 0, value = 0;
-  for (unsigned i = 0; text[i] && fields < 2; i++) {
-    if (text[i] == ' ') fields++, value = fields < 2 ? 0 : value;
-    else value = value * 10 + (size_t)(text[i] - '0');
-  }
-  return fields == 2 ? value * hak_os_page_size : 0;
-}
-#endif
 
 void hak_os_random(void *p, size_t size) {
   KEEP_ERRNO;

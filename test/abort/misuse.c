@@ -228,6 +228,16 @@ static void overflown(size_t size, size_t from, size_t by) {
   misuse(p);
 }
 static void first_overflow_by_1(void) { overflown(100, 0, 1); }
+static void new_overflow(const char *name) {
+  void *(*new)(size_t, const void *) = (void *(*)(size_t, const void *))(uintptr_t)dlsym(RTLD_DEFAULT, name);
+  if (!new) FAIL("no operator new");
+  unsigned char *p = new(100, NULL);
+  expect(p, "overflow: what follows the %zu-byte block was overwritten", size_of(p));
+  memset(hide(p + size_of(p)), 0x41, 1);
+  misuse(p);
+}
+static void first_overflow_new(void) { new_overflow("_Znwm"); }
+static void first_overflow_new_array(void) { new_overflow("_ZnamRKSt9nothrow_t"); }
 static void first_overflow_far(void) { overflown(1000, 7, 1); }
 static void first_underflow(void) { // it hits the block before
   unsigned char *p = malloc(24), *q = malloc(24);
@@ -585,7 +595,7 @@ static const struct {
     CASE(huge_twice), CASE(remote_tiny), CASE(remote_l2), CASE(remote_l25),
     CASE(owner_then_other_l2), CASE(orphan_l2), CASE(orphan_tiny), CASE(others_tiny), CASE(others_l2),
     CASE(list_cut), CASE(exit_inside_tiny), CASE(exit_twice_tiny), CASE(exit_link),
-    CASE(first_overflow_by_1), CASE(first_overflow_far), CASE(first_underflow), CASE(first_twice_apart),
+    CASE(first_overflow_by_1), CASE(first_overflow_new), CASE(first_overflow_new_array), CASE(first_overflow_far), CASE(first_underflow), CASE(first_twice_apart),
     CASE(first_inside), CASE(first_between), CASE(first_exit_overflow), CASE(first_exit_written),
     CASE(first_exit_written_9), CASE(first_given_back_written),
     CASE(misaligned_tiny_1), CASE(misaligned_tiny_8), CASE(misaligned_l2_1),

@@ -31,6 +31,7 @@
 
 // What is tested is what serves all but the first blocks of a process, from the start.
 #ifndef UNIT_FIRST_BLOCKS
+#include "../resident.h"
 #include "thread/first.h"
 __attribute__((constructor)) static void unit_no_first_blocks(void) {
   hak_store_relaxed(&hak_first_is_open, false);
@@ -190,18 +191,6 @@ static inline size_t mapping_count(void) {
   for (int c; (c = getc(f)) != EOF;) lines += c == '\n';
   fclose(f);
   return lines;
-}
-
-// A figure of /proc/self/status in KiB, for instance "VmHWM:".
-static inline size_t status_kib(const char *name) {
-  FILE *f = fopen("/proc/self/status", "r");
-  CHECK(f != NULL);
-  char line[256];
-  size_t value = 0;
-  while (fgets(line, sizeof line, f))
-    if (strncmp(line, name, strlen(name)) == 0) value = strtoul(line + strlen(name), NULL, 10);
-  fclose(f);
-  return value;
 }
 
 // Whether the mapping that p is in has the flag of /proc/self/smaps, for instance " hg".
