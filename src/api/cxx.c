@@ -16,6 +16,7 @@
 #include "api/cxx.h"
 #include "core/print.h"
 #include "os/os.h"
+#include "thread/first.h"
 #include "thread/front.h"
 
 HAK_API_PART(cxx);
@@ -116,9 +117,17 @@ static void *new_aligned(size_t size, size_t alignment, const void *caller) {
   return p ? p : no_memory(alignment, size, caller);
 }
 
+static void *new_first(size_t size) { return hak_first_open() ? hak_first_alloc(size) : NULL; }
+
 HAK_NOINLINE static void *new_slow(size_t size, const void *caller) {
-  void *p = retry(1, size);
+  void *p = new_first(size);
+  if (!p) p = retry(1, size);
   return HAK_LIKELY(p != NULL) ? p : no_memory(1, size, caller);
+}
+
+static void *new_nothrow(size_t size, const void *tag, const void *caller) {
+  void *p = new_first(size);
+  return p ? p : retry_nothrow(1, size, tag, caller);
 }
 
 HAK_NOINLINE static void *new_other(size_t size, const void *caller) {
@@ -187,7 +196,7 @@ static HAK_COLD void *other_aligned_array(size_t size, size_t alignment, const v
 
 static HAK_COLD void *other_nothrow(void *(*by_program)(size_t), size_t size, const void *tag,
                                     const void *caller) {
-  return find_out() ? retry_nothrow(1, size, tag, caller) : hak_cxx_try(by_program, size);
+  return find_out() ? new_nothrow(size, tag, caller) : hak_cxx_try(by_program, size);
 }
 
 static HAK_COLD void *other_aligned_nothrow(void *(*by_program)(size_t, size_t), size_t size,
@@ -213,7 +222,7 @@ HAK_ALIAS(own_new_aligned_array) HAK_WEAK void *_ZnamSt11align_val_t(size_t size
   HAK_EXPORT HAK_WEAK void *name(size_t size, const void *tag) { \
     if (!OURS) return other_nothrow(hak_cxx_public.means, size, tag, CALLER); \
     void *p = hak_front_hit(size); \
-    return p ? p : retry_nothrow(1, size, tag, CALLER); \
+    return p ? p : new_nothrow(size, tag, CALLER); \
   }
 NOTHROW(_ZnwmRKSt9nothrow_t, allocate)
 NOTHROW(_ZnamRKSt9nothrow_t, allocate_array)
@@ -226,54 +235,45 @@ NOTHROW(_ZnamRKSt9nothrow_t, allocate_array)
 NOTHROW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, allocate_aligned)
 NOTHROW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, allocate_aligned_array)
 
-// Of delete: what it calls for the program's blocks is in the name.
-static HAK_COLD void other_delete(void *p) {
+// Of delete, with what it calls for the program's blocks.
+static HAK_COLD void other_delete(void (*by_program)(void *), void *p) {
   if (find_out()) hak_front_free(p, "operator delete");
-  else hak_cxx_public.release(p);
+  else by_program(p);
 }
 
-static HAK_COLD void other_delete_array(void *p) {
+static HAK_COLD void other_delete_aligned(void (*by_program)(void *, size_t), void *p,
+                                          size_t alignment) {
   if (find_out()) hak_front_free(p, "operator delete");
-  else hak_cxx_public.release_array(p);
-}
-
-static HAK_COLD void other_delete_aligned(void *p, size_t alignment) {
-  if (find_out()) hak_front_free(p, "operator delete");
-  else hak_cxx_public.release_aligned(p, alignment);
-}
-
-static HAK_COLD void other_delete_aligned_array(void *p, size_t alignment) {
-  if (find_out()) hak_front_free(p, "operator delete");
-  else hak_cxx_public.release_aligned_array(p, alignment);
+  else by_program(p, alignment);
 }
 
 HAK_HOT static void own_delete_array(void *p) {
   if (OURS) hak_front_free(p, "operator delete");
-  else other_delete(p);
+  else other_delete(hak_cxx_public.release, p);
 }
 HAK_ALIAS(own_delete_array) HAK_WEAK void _ZdaPv(void *p);
 
 static void own_delete_aligned_array(void *p, size_t alignment) {
   if (OURS) hak_front_free(p, "operator delete");
-  else other_delete_aligned(p, alignment);
+  else other_delete_aligned(hak_cxx_public.release_aligned, p, alignment);
 }
 HAK_ALIAS(own_delete_aligned_array) HAK_WEAK void _ZdaPvSt11align_val_t(void *p, size_t alignment);
 
-#define DELETE_NOTHROW(name, other) \
+#define DELETE_NOTHROW(name, means) \
   HAK_EXPORT HAK_WEAK void name(void *p, HAK_UNUSED const void *tag) { \
     if (OURS) hak_front_free(p, "operator delete"); \
-    else other(p); \
+    else other_delete(hak_cxx_public.means, p); \
   }
-DELETE_NOTHROW(_ZdlPvRKSt9nothrow_t, other_delete)
-DELETE_NOTHROW(_ZdaPvRKSt9nothrow_t, other_delete_array)
+DELETE_NOTHROW(_ZdlPvRKSt9nothrow_t, release)
+DELETE_NOTHROW(_ZdaPvRKSt9nothrow_t, release_array)
 
-#define DELETE_ALIGNED_NOTHROW(name, other) \
+#define DELETE_ALIGNED_NOTHROW(name, means) \
   HAK_EXPORT HAK_WEAK void name(void *p, size_t alignment, HAK_UNUSED const void *tag) { \
     if (OURS) hak_front_free(p, "operator delete"); \
-    else other(p, alignment); \
+    else other_delete_aligned(hak_cxx_public.means, p, alignment); \
   }
-DELETE_ALIGNED_NOTHROW(_ZdlPvSt11align_val_tRKSt9nothrow_t, other_delete_aligned)
-DELETE_ALIGNED_NOTHROW(_ZdaPvSt11align_val_tRKSt9nothrow_t, other_delete_aligned_array)
+DELETE_ALIGNED_NOTHROW(_ZdlPvSt11align_val_tRKSt9nothrow_t, release_aligned)
+DELETE_ALIGNED_NOTHROW(_ZdaPvSt11align_val_tRKSt9nothrow_t, release_aligned_array)
 
 HAK_NOINLINE static void delete_other(void *p, size_t size) {
   if (!hak_front_free_sized_other(p, size, "operator delete")) hak_api_delete_sized(p, 1, size);
