@@ -308,11 +308,28 @@ static bool read_settings(void) {
   return n > 0 && (size_t)n < sizeof pattern - 32;
 }
 
-// A file of this very process: what it recorded before it called exec.
+// When the process began, whatever program it was then: seconds since 1970; UINT64_MAX: not known.
+static uint64_t began_seconds(void) {
+  char text[1024];
+  long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+  long n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof text - 1);
+  if (fd >= 0) syscall(SYS_close, fd);
+  text[n > 0 ? n : 0] = '\0';
+  const char *at = strrchr(text, ')'); // of the program's name, the second field
+  for (unsigned field = 2; at != NULL && field < 22; field++) at = strchr(at + 1, ' ');
+  if (at == NULL) return UINT64_MAX;
+  uint64_t second = 1000000000, tick = second / (uint64_t)sysconf(_SC_CLK_TCK);
+  uint64_t age = nanoseconds(CLOCK_BOOTTIME) - strtoull(at + 1, NULL, 10) * tick;
+  return (nanoseconds(CLOCK_REALTIME) - age) / second;
+}
+
+// A file of this very process: what it recorded before it called exec. One that is older is of a
+// process that had its number before.
 static bool is_ours(int fd) {
   trace_header_t header = {0};
   syscall(SYS_pread64, fd, &header, sizeof header, 0L);
-  return header.magic == TRACE_MAGIC && header.pid == (uint32_t)syscall(SYS_getpid);
+  return header.magic == TRACE_MAGIC && header.pid == (uint32_t)syscall(SYS_getpid) &&
+         began_seconds() - 1 <= header.started; // of a second
 }
 
 // Creates `path`; a negative number if another process's file is there. Ours is unlinked

@@ -15,10 +15,13 @@ import random
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -176,6 +179,25 @@ class Process(TraceTest):
         summary = self.traced("exec", 500, 2)
         self.assertEqual((summary["aligned"], summary["realloc"]), (1000, 1000))
         self.assertEqual(self.traced("swap", 500, 2)["operations"], summary["operations"])
+
+    def test_a_file_of_a_process_with_the_same_number_is_left_alone(self) -> None:
+        self.traced("swap", 500, 2)
+        whole = self.trace.read_bytes()
+        pid, started = 16, 24  # where they are in the header (format.h)
+
+        def in_the_process(age: int) -> Callable[[], None]:
+            def write() -> None:
+                data = bytearray(whole)
+                struct.pack_into("<I", data, pid, os.getpid())
+                struct.pack_into("<Q", data, started, int(time.time()) - age)
+                self.trace.write_bytes(data)
+            return write
+
+        done = self.record(BUILD / "test" / "traced", "swap", 10, preexec_fn=in_the_process(100))
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(self.trace.stat().st_size, len(whole))
+        self.record(BUILD / "test" / "traced", "swap", 10, preexec_fn=in_the_process(0))
+        self.assertLess(self.summary()["operations"], 100)
 
     def test_exec_has_a_file_for_each_program_with_p(self) -> None:
         self.record(BUILD / "test" / "traced", "exec", 500, 1, HAKTRACE_FILE=f"{self.trace}.%p")

@@ -21,7 +21,7 @@ def read(path):
             figures = json.load(f)
     except OSError as error:
         raise ToolError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ToolError(f"{path}: not a HAKMEM statistics file ({error})") from error
     if not isinstance(figures, dict) or "allocs" not in figures:
         raise ToolError(f"{path}: not a HAKMEM statistics file (no 'allocs')")
@@ -121,7 +121,7 @@ def command(args):
     many = [read(path) for path in args.files]
     try:
         lines = list(report(add_up(many), len(many), args.classes))
-    except (AttributeError, TypeError, ValueError) as error:  # what is a number there is none here
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # what is a number there is none here
         raise ToolError(f"{', '.join(args.files)}: no HAKMEM statistics ({error})") from error
     print("\n".join(lines))
     return 0
