@@ -265,11 +265,8 @@ static int open_file(const char *pattern) {
   for (; *pattern && n < sizeof path - 24; pattern++) {
     if (pattern[0] == '%' && pattern[1] == 'p') {
       char digits[24];
-      unsigned d = 0;
-      uint64_t pid = (uint64_t)hak_os_pid();
-      do digits[d++] = (char)('0' + pid % 10);
-      while (pid /= 10);
-      while (d) path[n++] = digits[--d];
+      const char *d = hak_print_number(digits + sizeof digits, (uint64_t)hak_os_pid(), 10);
+      while (*d) path[n++] = *d++;
       pattern++;
     } else {
       path[n++] = *pattern;

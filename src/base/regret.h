@@ -14,6 +14,13 @@
 
 #define HAK_PAUSE_MAX_MS 64000
 
+// Whether ms have passed since *last, which then is now: true for one of those that ask. Signed,
+// as another thread may have asked the clock later, and stored it before.
+HAK_INLINE bool hak_is_due(_Atomic uint64_t *last, uint64_t now, int64_t ms) {
+  uint64_t before = hak_load_relaxed(last);
+  return (int64_t)(now - before) >= ms && hak_cas_relaxed(last, &before, now);
+}
+
 typedef struct {
   _Atomic uint32_t count, pause;   // regrets since the last pause; its length
   _Atomic uint64_t done_at, until; // memory went back; the pause ends

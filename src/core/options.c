@@ -54,15 +54,11 @@ static bool equal(const char *a, const char *b) {
 }
 
 // After "HAKMEM_": the option's name up to '='; NULL if entry is another variable.
-static const char *our_name(const char *entry) {
-  for (const char *p = prefix; *p; p++, entry++)
-    if (*entry != *p) return NULL;
-  return entry;
-}
+static const char *our_name(const char *entry) { return hak_skip(entry, prefix); }
 
 static bool name_is(const char *entry_name, const char *name) {
-  while (*name && *entry_name == *name) entry_name++, name++;
-  return !*name && *entry_name == '=';
+  const char *end = hak_skip(entry_name, name);
+  return end && *end == '=';
 }
 
 // Number with an optional K, M, G or T suffix; false if it is none. One that is too large for

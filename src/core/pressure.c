@@ -1,6 +1,7 @@
 #include "core/pressure.h"
 
 #include "core/options.h"
+#include "core/print.h"
 #include "os/os.h"
 
 #define PATH_MAX_LENGTH 512
@@ -36,11 +37,6 @@ static bool build(char *path, const char *mount, const char *group, const char *
          append(path, file);
 }
 
-static const char *skip(const char *text, const char *prefix) {
-  while (*prefix && *text == *prefix) text++, prefix++;
-  return *prefix ? NULL : text;
-}
-
 // "max" and what is no number count as no limit, as does cgroup v1's 2^63 less a page. False:
 // there is no such file.
 static bool limit_from(const char *mount, const char *group, const char *file) {
@@ -66,11 +62,11 @@ static void limits_from(const char *group) {
 static void cgroup_line(const char *line) {
   while (*line >= '0' && *line <= '9') line++;
   const char *group;
-  if ((group = skip(line, "::/")) != NULL) {
+  if ((group = hak_skip(line, "::/")) != NULL) {
     limits_from(group);
     if (!is_limited() && *group > '\n') limits_from("");
     if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure")) pressure_path[0] = 0;
-  } else if (hak_option(MEMORY_LIMIT) == 0 && (group = skip(line, ":memory:/")) != NULL) {
+  } else if (hak_option(MEMORY_LIMIT) == 0 && (group = hak_skip(line, ":memory:/")) != NULL) {
     if (!limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes"))
       limit_from("/sys/fs/cgroup/memory/", "", "memory.limit_in_bytes");
   }
@@ -100,18 +96,8 @@ static bool read_pressure(char *text, size_t size) {
 
 unsigned hak_pressure(void) {
   char text[128];
-  if (!read_pressure(text, sizeof text)) return 0;
-  const char *at = skip(text, "some avg10=");
-  unsigned value = 0, decimals = 0;
-  if (!at) return 0;
-  for (bool point = false; decimals < 2 && ((*at >= '0' && *at <= '9') || *at == '.'); at++) {
-    if (*at == '.') {
-      point = true;
-    } else {
-      value = value * 10 + (unsigned)(*at - '0');
-      decimals += point;
-    }
-  }
-  for (; decimals < 2; decimals++) value *= 10;
+  const char *at = read_pressure(text, sizeof text) ? hak_skip(text, "some avg10=") : NULL;
+  unsigned value = 0;
+  for (; at && *at >= '0' && *at <= '9'; at++) value = value * 10 + (unsigned)(*at - '0');
   return value;
 }

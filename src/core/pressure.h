@@ -17,8 +17,8 @@
 HAK_INTERNAL extern _Atomic uint64_t hak_memory_limit;
 void hak_pressure_init(void);
 
-// Hundredths of a per cent of the last ten seconds in which some thread of the cgroup
-// (else of the system) waited for memory; 0 if it is not known.
+// Per cent, rounded down, of the last ten seconds in which some thread of the cgroup (else of
+// the system) waited for memory; 0 if it is not known.
 unsigned hak_pressure(void);
 
 #if HAK_TESTING

@@ -1,6 +1,7 @@
 #include "core/print.h"
 
-#include "core/options.h"
+#include <stdarg.h>
+
 #include "os/os.h"
 
 static void put(hak_print_t *out, char c) {
@@ -13,14 +14,14 @@ void hak_print_flush(hak_print_t *out) {
   out->used = 0;
 }
 
-static const char *number(char *end, uint64_t value, unsigned base) {
+const char *hak_print_number(char *end, uint64_t value, unsigned base) {
   *--end = 0;
   do *--end = "0123456789abcdef"[value % base];
   while (value /= base);
   return end;
 }
 
-void hak_print_v(hak_print_t *out, const char *format, va_list args) {
+static void print_v(hak_print_t *out, const char *format, va_list args) {
   char digits[24];
   for (const char *f = format; *f; f++) {
     if (*f != '%') {
@@ -34,11 +35,11 @@ void hak_print_v(hak_print_t *out, const char *format, va_list args) {
     const char *s = digits;
     switch (*f) {
     case 's': s = va_arg(args, const char *); break;
-    case 'u': s = number(digits + sizeof digits, va_arg(args, uint64_t), 10); break;
-    case 'x': s = number(digits + sizeof digits, va_arg(args, uint64_t), 16); break;
+    case 'u': s = hak_print_number(digits + sizeof digits, va_arg(args, uint64_t), 10); break;
+    case 'x': s = hak_print_number(digits + sizeof digits, va_arg(args, uint64_t), 16); break;
     case 'p':
       put(out, '0'), put(out, 'x');
-      s = number(digits + sizeof digits, (uintptr_t)va_arg(args, const void *), 16);
+      s = hak_print_number(digits + sizeof digits, (uintptr_t)va_arg(args, const void *), 16);
       break;
     case 'c': digits[0] = (char)va_arg(args, int), digits[1] = 0; break;
     default: digits[0] = *f, digits[1] = 0; break;
@@ -54,29 +55,17 @@ void hak_print_v(hak_print_t *out, const char *format, va_list args) {
 void hak_print(hak_print_t *out, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  hak_print_v(out, format, args);
+  print_v(out, format, args);
   va_end(args);
-}
-
-static void message(const char *format, va_list args) {
-  hak_print_t out = {.fd = 2};
-  hak_print(&out, "hakmem: ");
-  hak_print_v(&out, format, args);
-  hak_print(&out, "\n");
-  hak_print_flush(&out);
 }
 
 void hak_message(const char *format, ...) {
+  hak_print_t out = {.fd = 2};
   va_list args;
+  hak_print(&out, "hakmem: ");
   va_start(args, format);
-  message(format, args);
+  print_v(&out, format, args);
   va_end(args);
-}
-
-void hak_warning(const char *format, ...) {
-  if (hak_option(QUIET)) return;
-  va_list args;
-  va_start(args, format);
-  message(format, args);
-  va_end(args);
+  hak_print(&out, "\n");
+  hak_print_flush(&out);
 }

@@ -3,9 +3,7 @@
 #ifndef HAK_CORE_PRINT_H
 #define HAK_CORE_PRINT_H
 
-#include <stdarg.h>
-
-#include "base/compiler.h"
+#include "core/options.h"
 
 // Collects text and writes it to fd in few system calls (one, if it fits). Lives
 // on the caller's stack; not shared between threads.
@@ -18,12 +16,19 @@ typedef struct {
 // Understands %s, %c (int), %u and %x (uint64_t), %p, %% and a field width
 // (`%8u`, left-aligned `%-8s`). Every %u argument must be a uint64_t.
 void hak_print(hak_print_t *out, const char *format, ...);
-void hak_print_v(hak_print_t *out, const char *format, va_list args);
 void hak_print_flush(hak_print_t *out);
+// The digits of value and a 0, up to end; returns where they begin.
+const char *hak_print_number(char *end, uint64_t value, unsigned base);
 
 // "hakmem: ..." and a newline to stderr in one write.
 void hak_message(const char *format, ...);
 // The same unless HAKMEM_QUIET=1.
-void hak_warning(const char *format, ...);
+#define hak_warning(...) (hak_option(QUIET) ? (void)0 : hak_message(__VA_ARGS__))
+
+// What follows the prefix in text; NULL if it does not begin with it.
+HAK_INLINE const char *hak_skip(const char *text, const char *prefix) {
+  while (*prefix && *text == *prefix) text++, prefix++;
+  return *prefix ? NULL : text;
+}
 
 #endif

@@ -520,8 +520,7 @@ bool hak_pool_tend(void) {
   uint32_t rest = hak_load_relaxed(&going);
   if ((int64_t)(now - last) < (rest ? PART_MS : TEND_MS)) return false;
   if (!hak_cas_relaxed(&tended_at, &last, now)) return false;
-  uint64_t looked = hak_load_relaxed(&looked_at);
-  if ((int64_t)(now - looked) < TEND_MS || !hak_cas_relaxed(&looked_at, &looked, now)) {
+  if (!hak_is_due(&looked_at, now, TEND_MS)) {
     if (rest) trim_part(rest, now - last);
     return false;
   }

@@ -13,7 +13,7 @@
 #include "thread/process.h"
 
 #define PERIOD_MS 1000
-#define PRESSED 100 // hundredths of a per cent of the time in which somebody waited for memory
+#define PRESSED 1 // per cent of the time in which somebody waited for memory
 #define STACK_SIZE ((size_t)128 << 10)
 
 static void *helper(void *unused) {

@@ -127,9 +127,7 @@ static void begin_window(uint64_t now) {
 }
 
 static void look_back(uint64_t now) {
-  uint64_t since = hak_load_relaxed(&thin_since);
-  // Signed: another thread may have asked the clock later. One of those that come looks back.
-  if ((int64_t)(now - since) < THIN_WINDOW_MS || !hak_cas_relaxed(&thin_since, &since, now)) return;
+  if (!hak_is_due(&thin_since, now, THIN_WINDOW_MS)) return;
   if (2 * hak_load_relaxed(&thin_freed) > hak_load_relaxed(&thin_blocks))
     hak_regret_needed(&thin_regret, now, 0, thin_rule);
   hak_store_relaxed(&thin_given, 0u);

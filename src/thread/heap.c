@@ -210,14 +210,10 @@ void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   below_mark(heap, slab);
 }
 
-// Of each class among the newest, as a slab that gets empty is released at once as a rule.
-#define LOOKS_AT_END 16
-
-static void release_partial(hak_heap_t *heap, unsigned most) {
+static void release_partial(hak_heap_t *heap) {
   hak_parcel_t parcel = {0};
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
-    unsigned looks = most;
-    for (uint32_t i = heap->partial[c], next; i != 0 && looks-- != 0; i = next) {
+    for (uint32_t i = heap->partial[c], next; i != 0; i = next) {
       hak_slab_t *slab = hak_slab_at(i);
       next = slab->next;
       if (!releasable(slab)) continue;
@@ -234,7 +230,7 @@ void hak_heap_release_idle(hak_heap_t *heap) {
     if (front != &hak_slab_none && releasable(front)) hak_heap_retire(heap, front);
   }
   hak_ring_release_runs(heap);
-  release_partial(heap, UINT32_MAX);
+  release_partial(heap);
   hak_warm_drop(heap);
 }
 
@@ -354,7 +350,7 @@ void hak_heap_drain(hak_heap_t *heap) {
   if (HAK_LIKELY(!heap->forked)) return;
   post_forked(heap); // after that: what the interrupted call had posted is not posted once more
   take_posted(heap);
-  release_partial(heap, UINT32_MAX); // what waited for the inbox of before
+  release_partial(heap); // what waited for the inbox of before
 }
 
 void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c) {
@@ -565,7 +561,6 @@ static void detach(hak_heap_t *heap, bool for_a_call) {
   hak_heap_drain(heap);
   retire_fronts(heap);
   hak_ring_release_runs(heap);
-  if (!for_a_call) release_partial(heap, LOOKS_AT_END);
   hak_warm_drop(heap);
   hak_ring_forget_all(heap);
   hak_sparse_forget(heap);

@@ -229,9 +229,7 @@ static uint32_t stopped_at(hak_heap_t *heap, unsigned c) {
 // to take long for them.
 static bool is_due_for_others(uint64_t now) {
   static _Atomic uint64_t last; // relaxed: it steers who looks when
-  uint64_t before = hak_load_relaxed(&last);
-  // Signed: another thread may have asked the clock later, and stored it before.
-  return (int64_t)(now - before) >= OTHERS_MS && hak_cas_relaxed(&last, &before, now);
+  return hak_is_due(&last, now, OTHERS_MS);
 }
 
 void hak_sparse_tend(hak_heap_t *heap) {
