@@ -254,6 +254,31 @@ static void comes_back_without_adopters(void) {
 }
 ISOLATED(comes_back_without_adopters)
 
+// At every so manieth post; while somebody has it, who may not see the post, at each from then on.
+static void is_looked_after(void) {
+  set_up(1000);
+  start(&producer);
+  teach();
+  hak_heap_t *common = NULL;
+  for (unsigned i = 0; i < slabs(40); i++)
+    if (hak_slab_owner(slab_of(lot.blocks[i]))->common) common = hak_slab_owner(slab_of(lot.blocks[i]));
+  CHECK(common != NULL);
+  common->posts = 0;
+  unsigned every = 1;
+  while (!hak_commons_due(common)) every++;
+  CHECK(every > 1 && every < 100);
+  for (unsigned i = 1; i < every; i++) CHECK(!hak_commons_due(common));
+  common->state = HAK_HEAP_CLAIMED;
+  for (unsigned i = 0; i < every; i++) CHECK(hak_commons_due(common));
+  common->state = HAK_HEAP_ORPHAN;
+  CHECK(hak_commons_due(common));
+  CHECK(!hak_commons_due(common));
+  release(part(&lot, 0, slabs(40)));
+  end(&producer);
+  nothing_is_left();
+}
+ISOLATED(is_looked_after)
+
 // ---------------------------------------------------------------------------
 // Thin slabs.
 
@@ -471,6 +496,7 @@ int main(void) {
     ISOLATED_TEST(not_if_switched_off),
     ISOLATED_TEST(learns_that_it_frees),
     ISOLATED_TEST(comes_back_without_adopters),
+    ISOLATED_TEST(is_looked_after),
     ISOLATED_TEST(thin_ones_are_given),
     ISOLATED_TEST(thin_ones_of_few_stay),
     ISOLATED_TEST(thin_ones_in_vain),

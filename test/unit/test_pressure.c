@@ -101,11 +101,11 @@ static void the_option_comes_first(void) {
   hak_option(MEMORY_LIMIT) = 2000000;
   CHECK_EQUAL(limit(), 2000000);
   // With a helper thread, which looks at it, the group's pressure is known all the same.
-  put("/sys/fs/cgroup/a/memory.pressure", "some avg10=0.50 avg60=9.00 avg300=0.00 total=1\n");
+  put("/sys/fs/cgroup/a/memory.pressure", "some avg10=5.99 avg60=9.00 avg300=0.00 total=1\n");
   CHECK_EQUAL(hak_pressure(), 0);
   hak_option(BACKGROUND) = 1;
   CHECK_EQUAL(limit(), 2000000);
-  CHECK_EQUAL(hak_pressure(), 50);
+  CHECK_EQUAL(hak_pressure(), 5);
 }
 
 // cgroup v1 with long names, the memory group behind 2 KiB of others.
@@ -123,11 +123,11 @@ static void pressure(void) {
   put("/proc/self/cgroup", "0::/a\n");
   put("/proc/pressure/memory", "some avg10=3.14 avg60=0.00 avg300=0.00 total=1\n");
   limit();
-  CHECK_EQUAL(hak_pressure(), 314); // the system's
-  put("/sys/fs/cgroup/a/memory.pressure", "some avg10=0.50 avg60=9.00 avg300=0.00 total=1\n");
-  CHECK_EQUAL(hak_pressure(), 50); // the group's own
+  CHECK_EQUAL(hak_pressure(), 3); // the system's
+  put("/sys/fs/cgroup/a/memory.pressure", "some avg10=5.99 avg60=9.00 avg300=0.00 total=1\n");
+  CHECK_EQUAL(hak_pressure(), 5); // the group's own
   put("/sys/fs/cgroup/a/memory.pressure", "some avg10=100.00 avg60=9.00\n");
-  CHECK_EQUAL(hak_pressure(), 10000);
+  CHECK_EQUAL(hak_pressure(), 100);
   put("/sys/fs/cgroup/a/memory.pressure", "full avg10=7.00\n");
   CHECK_EQUAL(hak_pressure(), 0);
 }

@@ -248,6 +248,53 @@ static void idle_ones_go_in_parts(void) {
 }
 ISOLATED(idle_ones_go_in_parts)
 
+// Idle SuperSlabs, which are going, and others in use that have free slabs with pages.
+enum { GOING = 400, HELD = 64, KEPT = 4 };
+static void some_are_going(void) {
+  static hak_slab_t *going[2 * GOING], *in_use[2 * HELD];
+  begin();
+  hak_option(LRU_CAP) = GOING;
+  for (unsigned i = 0; i < COUNT(in_use); i++) memset(hak_slab_start(in_use[i] = acquire(16)), 1, 1);
+  for (unsigned i = 0; i < COUNT(going); i++) going[i] = acquire(16);
+  hak_option(PURGE) = 0; // not at the release
+  for (unsigned i = 0; i < COUNT(in_use); i += 2) hak_pool_release(in_use[i], 16);
+  for (unsigned i = 0; i < COUNT(going); i++) hak_pool_release(going[i], 16);
+  hak_option(PURGE) = 2;
+  hak_option(LRU_CAP) = KEPT;
+  for (unsigned looks = 0; hak_pool_counts.evict == 0; looks++) {
+    CHECK(looks < 1000);
+    hak_os_sleep_ms(10);
+    hak_pool_tend();
+  }
+}
+
+// However long nobody called.
+static void a_part_has_an_end(void) {
+  enum { PART_MAX = 128 };
+  some_are_going();
+  CHECK(hak_pool_counts.evict <= PART_MAX);
+  hak_os_sleep_ms(900); // for 360 of them; then a look would be due that finds all anew
+  uint64_t before = hak_pool_counts.evict;
+  hak_pool_tend();
+  CHECK(hak_pool_counts.evict - before > PART && hak_pool_counts.evict - before <= PART_MAX);
+}
+ISOLATED(a_part_has_an_end)
+
+static void a_sweep_goes_on_meanwhile(void) {
+  enum { EACH = 8, EVERY_MS = 50 };
+  some_are_going();
+  uint64_t begun = hak_os_clock_ms(), purged = hak_pool_counts.purged;
+  while (committed() > KEPT + HELD) {
+    hak_os_sleep_ms(5);
+    hak_pool_tend();
+    CHECK(hak_os_clock_ms() - begun < 60000);
+  }
+  uint64_t sweeps = (hak_os_clock_ms() - begun) / EVERY_MS;
+  CHECK(hak_pool_counts.purged > purged);
+  CHECK(hak_pool_counts.purged - purged <= 16 * EACH * (sweeps + 1)); // slabs
+}
+ISOLATED(a_sweep_goes_on_meanwhile)
+
 // What is due once a second is not put off by a sweep that takes longer.
 static void a_long_sweep(void) {
   enum { SUPERSLABS = 400 };
@@ -817,6 +864,8 @@ int main(void) {
     ISOLATED_TEST(a_share_of_what_is_in_use),
     ISOLATED_TEST(idle_ones_go),
     ISOLATED_TEST(idle_ones_go_in_parts),
+    ISOLATED_TEST(a_part_has_an_end),
+    ISOLATED_TEST(a_sweep_goes_on_meanwhile),
     ISOLATED_TEST(a_long_sweep),
     ISOLATED_TEST(empties_are_last),
     ISOLATED_TEST(zeroed_is_true),
