@@ -6,8 +6,8 @@
 // be given to free and the other way round.
 //
 // All functions are thread-safe, also before main, in destructors of thread-local
-// objects, in atexit handlers and in the child of a fork. None is async-signal-safe
-// (as POSIX says of malloc): a handler that interrupted one of them must not call any.
+// objects, in atexit handlers and in the child of a fork. None is async-signal-safe (as
+// in POSIX for malloc): a signal handler that interrupted one of them must not call any.
 // Sizes and alignments are in bytes.
 
 #ifndef HAKMEM_HAKMEM_H
@@ -39,67 +39,66 @@ extern "C" {
 #define HAK_API_SIZE2(n, m)
 #endif
 
-// HAKMEM_VERSION of the library that is loaded (the macro is the header's).
+// HAKMEM_VERSION of the loaded library (the macro is that of the header).
 HAK_API int hak_version(void);
 
 // ---------------------------------------------------------------------------
-// Allocation. On failure: NULL with errno = ENOMEM, always above PTRDIFF_MAX. Blocks
-// are aligned to 16 bytes. Size 0 gives a unique block that must be freed.
+// Allocation. Failure returns NULL with errno = ENOMEM; sizes above PTRDIFF_MAX always fail.
+// Blocks are aligned to 16 bytes. Size 0 gives a unique block that must be freed.
 
 HAK_API_MALLOC void *hak_malloc(size_t size) HAK_API_SIZE(1);
-// Zeroed memory for count objects of size bytes; overflow is ENOMEM (C23 7.24.3.2).
+// Zeroed memory for count objects of size bytes; ENOMEM on overflow (C23 7.24.3.2).
 HAK_API_MALLOC void *hak_calloc(size_t count, size_t size) HAK_API_SIZE2(1, 2);
-// As glibc: realloc(NULL, n) is malloc(n); realloc(p, 0) frees p and returns
-// NULL (errno untouched). On failure p stays valid and unchanged. A p that is not a live
-// block is reported as by hak_free; with HAKMEM_ABORT=0: NULL with errno = EINVAL (errno
-// untouched if size is 0).
+// As in glibc: realloc(NULL, n) is malloc(n); realloc(p, 0) frees p and returns NULL
+// (errno untouched). On failure p stays valid and unchanged. A p that is not a live block
+// is reported as by hak_free; with HAKMEM_ABORT=0 the call then returns NULL with
+// errno = EINVAL (errno untouched if size is 0).
 HAK_API void *hak_realloc(void *p, size_t size) HAK_API_SIZE(2);
-// hak_realloc(p, count * size), so NULL and 0 as there; ENOMEM on overflow (POSIX.1-2024).
+// hak_realloc(p, count * size), with its rules for NULL and 0; ENOMEM on overflow (POSIX.1-2024).
 HAK_API void *hak_reallocarray(void *p, size_t count, size_t size) HAK_API_SIZE2(2, 3);
-// errno is preserved. NULL is allowed. What is seen to be no live block of this
+// errno is preserved. NULL is allowed. A pointer that is found not to be a live block of this
 // allocator (docs/security.md) ends the process with a one-line message (HAKMEM_ABORT).
 HAK_API void hak_free(void *p);
-// C23 7.24.3.4 and 7.24.3.5: like free, NULL is allowed; the size (and alignment) are
-// those asked for last. A size that cannot be right is reported and ends the process;
-// with HAKMEM_ABORT=0 the block is freed all the same (not in the secure library).
+// C23 7.24.3.4 and 7.24.3.5: like free, NULL is allowed; the size (and alignment) must be
+// those last requested. A size that cannot be right is reported and ends the process; with
+// HAKMEM_ABORT=0 the block is freed nonetheless (not in the secure library).
 HAK_API void hak_free_sized(void *p, size_t size);
 HAK_API void hak_free_aligned_sized(void *p, size_t alignment, size_t size);
 
-// Alignment must be a power of two (0 is none); otherwise NULL with errno = EINVAL. size
-// need not be a multiple of it (C23 7.24.3.1). Above 1 MiB of alignment each block is a
-// mapping of its own.
+// alignment must be a power of two (0 is not one); otherwise the result is NULL with
+// errno = EINVAL. size need not be a multiple of it (C23 7.24.3.1). With an alignment above
+// 1 MiB each block is a mapping of its own.
 HAK_API_MALLOC void *hak_aligned_alloc(size_t alignment, size_t size) HAK_API_SIZE(2);
-// glibc's memalign: an alignment that is no power of two is rounded up to one; above
-// SIZE_MAX / 2 + 1: NULL with errno = EINVAL.
+// As glibc's memalign: an alignment that is not a power of two is rounded up to one; above
+// SIZE_MAX / 2 + 1 the result is NULL with errno = EINVAL.
 HAK_API_MALLOC void *hak_memalign(size_t alignment, size_t size) HAK_API_SIZE(2);
-// POSIX: returns 0, EINVAL (not a power of two times sizeof(void *)) or ENOMEM;
+// POSIX: returns 0, EINVAL (alignment not a power of two times sizeof(void *)) or ENOMEM;
 // errno and, on failure, *out are untouched.
 HAK_API int hak_posix_memalign(void **out, size_t alignment, size_t size);
 // Aligned to an OS page; pvalloc also rounds the size up to whole OS pages.
 HAK_API_MALLOC void *hak_valloc(size_t size) HAK_API_SIZE(1);
 HAK_API_MALLOC void *hak_pvalloc(size_t size);
 
-// Bytes that may be used in block p, at least what was asked for. All of them may be
-// written, but compilers take a block for as large as was asked for (-D_FORTIFY_SOURCE
-// ends a program that writes more): to use them, hak_realloc the block to this size first.
-// 0 for NULL. What is no live block is reported as by hak_free; with HAKMEM_ABORT=0 the
-// result is 0.
+// Usable bytes of block p, at least the requested size. All of them may be written, but
+// compilers assume that a block is as large as was requested (-D_FORTIFY_SOURCE ends a
+// program that writes more): to use them, hak_realloc the block to this size first.
+// 0 for NULL. A p that is not a live block is reported as by hak_free; with HAKMEM_ABORT=0
+// the result is 0.
 HAK_API size_t hak_malloc_usable_size(const void *p);
 
 // ---------------------------------------------------------------------------
-// Memory back to the system.
+// Giving memory back to the system.
 
 // Gives idle memory back to the operating system. At most about keep bytes stay for
-// reuse: freed huge blocks first, then empty SuperSlabs of 2 MiB. What other running
-// threads keep for themselves follows when they next leave their fast path; a sleeping
-// thread keeps its own, but for slabs that others have emptied. True if anything was
-// given back.
+// reuse: freed huge blocks first, then empty SuperSlabs of 2 MiB. Other running threads
+// give back what they keep when they next leave their fast path; a sleeping thread keeps
+// its memory, except for slabs that others have emptied. True if anything was given back.
 HAK_API bool hak_trim(size_t keep);
 
 // ---------------------------------------------------------------------------
-// Statistics. While other threads run, figures are approximate: blocks that a thread has
-// freed for another one and not handed over yet (HAKMEM_REMOTE_PENDING bytes per thread at
-// most, 128 KiB by default, and letters) still count as live.
+// Statistics. While other threads run, figures are approximate: remote frees that a thread
+// has not handed over yet (HAKMEM_REMOTE_PENDING bytes per thread at most, 128 KiB by
+// default, and letters) still count as live blocks.
 
 typedef struct hak_stats {
   size_t size;                // sizeof(hak_stats_t) of the library; set by the call
@@ -124,8 +123,8 @@ typedef struct hak_stats {
   uint64_t first_allocs;      // of allocs, of any size, the process's first (HAKMEM_FIRST)
 } hak_stats_t;
 
-// Fills the first size bytes of *out (pass sizeof *out); those that the library does not
-// know are zero. Returns false if out is NULL or size is 0.
+// Fills the first size bytes of *out (pass sizeof *out); bytes of fields that the library
+// does not know are zero. Returns false if out is NULL or size is 0.
 HAK_API bool hak_stats_get(hak_stats_t *out, size_t size);
 
 // Prints the statistics as text (json = false) or as one JSON object to file

@@ -24,7 +24,7 @@ HAK_EXPORT void *hak_aligned_alloc(size_t alignment, size_t size) {
 }
 
 HAK_EXPORT void *hak_memalign(size_t alignment, size_t size) {
-  // As glibc: rounded up to a power of two, refused where that overflows.
+  // As in glibc: rounded up to a power of two, refused where that overflows.
   if (alignment > (SIZE_MAX >> 1) + 1) return invalid();
   if (!hak_is_pow2(alignment)) alignment = alignment ? (size_t)2 << hak_high_bit(alignment) : 1;
   return alloc(alignment, size);
@@ -38,7 +38,7 @@ HAK_EXPORT int hak_posix_memalign(void **out, size_t alignment, size_t size) {
   return 0;
 }
 
-// Known before the first block is.
+// Must be known before the first block exists.
 static size_t page_size(void) {
   hak_process_init();
   return hak_os_page_size;

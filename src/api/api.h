@@ -1,8 +1,8 @@
-// api.h: shared by the files that define exported functions. What hakmem.h declares is
-// defined under its hak_ name, of which most standard names are aliases; those of
-// derived.c, mallinfo and kin, mallocx and kin, and the operators are functions of their
-// own. Standard names are left out (HAK_NO_OVERRIDE) where tests or a sanitizer need the
-// system's malloc beside.
+// api.h: shared by the files that define exported functions. Functions declared in hakmem.h
+// are defined under their hak_ names, and most standard names are aliases of these. The
+// functions of derived.c, the mallinfo and mallocx families and the operators are separate
+// functions. Standard names are left out (HAK_NO_OVERRIDE) where tests or a sanitizer need
+// the system's malloc as well.
 
 #ifndef HAK_API_API_H
 #define HAK_API_API_H
@@ -25,24 +25,24 @@
 #define HAK_ALIAS(target) \
   __attribute__((alias(HAK_QUOTE(target)), used, visibility("default"))) HAK_COPY(target)
 
-// A program linked to the static library must get all of the family or none of
+// A program linked to the static library must get the whole family or none of
 // it: malloc.c refers to every part, so that one object brings in the others.
 #define HAK_API_PART(name) \
   HAK_INTERNAL extern const char hak_api_part_##name; \
   const char hak_api_part_##name = 0
 
-// Not a hit: allocate or fail with errno = ENOMEM.
+// Allocates when the request is not a hit, or fails with errno = ENOMEM.
 HAK_NOINLINE void *hak_api_alloc(size_t size);
 HAK_COLD void *hak_api_no_memory(void);
-// Code of the same program or library; false if that cannot be known.
+// Whether a and b lie in the same program or library; false if that cannot be known.
 HAK_COLD bool hak_api_same_object(uintptr_t a, uintptr_t b);
-// operator delete, where the program says what it once asked for. A size that cannot be right is
-// reported; the default library frees the block all the same.
+// operator delete with the size (and alignment) that the program requested. A size that cannot be
+// right is reported; the default library frees the block nonetheless.
 HAK_NOINLINE void hak_api_delete_sized(void *p, size_t alignment, size_t size);
-// Whether a request of size bytes, of whatever alignment, can have led to the block. Exact in the
-// secure library only.
+// Whether a request of size bytes, with any alignment, can have led to the block. Exact only in
+// the secure library.
 bool hak_api_is_of_size(const hak_block_t *block, size_t size);
-// realloc of a live block, unless it would have to move, or is a huge one that would grow.
+// realloc of a live block in place; false if it would have to move, or is huge and would grow.
 bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size);
 
 #endif

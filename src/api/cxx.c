@@ -1,12 +1,12 @@
 // cxx.c: the replaceable C++ allocation functions ([new.delete] of C++20), by
-// their Itanium ABI names, so that C++ programs need no C++ runtime of ours.
+// their Itanium ABI names, so that HAKMEM itself needs no C++ runtime.
 //
 // The new-handler and the exception come from the program's own C++ library
-// through weak references; this file is compiled with unwind tables (no landing
-// pads), so that an exception passes through it. Where one must not (nothrow),
-// new_handler.cpp catches it; it also has a linker take what is referred to out of a
-// static C++ library. A C++ library that was loaded after this one is not in those
-// references: its own operators are then asked to fail as it does.
+// through weak references. This file is compiled with unwind tables (no landing
+// pads), so that an exception passes through it. Where it must not (nothrow),
+// new_handler.cpp catches it; that file also makes a linker take the referenced
+// functions out of a static C++ library. The references do not reach a C++ library
+// loaded after this one: its own operators are then called, to fail in its way.
 
 #define _GNU_SOURCE // dladdr, RTLD_NEXT
 #include "api/api.h"
@@ -26,7 +26,7 @@ typedef void (*handler_t)(void);
 extern handler_t _ZSt15get_new_handlerv(void) __attribute__((weak)); // std::get_new_handler
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));    // libstdc++
 
-// Not there in a program that is linked statically.
+// Absent in a statically linked program.
 extern __typeof__(dladdr) dladdr __attribute__((weak));
 extern __typeof__(dlopen) dlopen __attribute__((weak));
 extern __typeof__(dlsym) dlsym __attribute__((weak));
@@ -36,16 +36,16 @@ static handler_t handler_now(void) {
   return _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
 }
 
-// What the operator was asked for, and by whom.
+// The request that an operator got, and its caller.
 typedef struct {
   size_t alignment, size;
   const void *tag; // of the nothrow forms
   const void *caller;
 } request_t;
 
-// The operator of the C++ library that the caller's object has loaded, if it has; for the
-// program itself, of any that all can see. One that has no new-handler beside it is some
-// other allocator's.
+// The operator of the C++ library that the caller's object has loaded, if any; for the program
+// itself, of any globally visible C++ library. An operator without a new-handler in the same
+// library belongs to some other allocator.
 static HAK_COLD uintptr_t loaded_operator(const char *name, const void *caller) {
   Dl_info info;
   if (!dladdr || !dlopen || !dlsym || !dlclose || !dladdr(caller, &info)) return 0;
@@ -53,11 +53,11 @@ static HAK_COLD uintptr_t loaded_operator(const char *name, const void *caller) 
   void *scope = handle ? handle : RTLD_NEXT;
   uintptr_t found = (uintptr_t)dlsym(scope, name);
   uintptr_t handler = (uintptr_t)dlsym(scope, "_ZSt15get_new_handlerv");
-  if (handle) dlclose(handle); // the caller is running: it stays
+  if (handle) dlclose(handle); // the caller is running, so its object stays loaded
   return hak_api_same_object(found, handler) ? found : 0;
 }
 
-// Its memory is ours: it calls malloc.
+// Calls the loaded operator. Its memory is HAKMEM's, since it calls malloc.
 static HAK_COLD void *ask_loaded(const request_t *r) {
   bool aligned = r->alignment > 1;
   uintptr_t f = loaded_operator(aligned ? "_ZnwmSt11align_val_t" : "_Znwm", r->caller);
@@ -75,7 +75,7 @@ static HAK_COLD void *ask_loaded_nothrow(const request_t *r) {
                  : ((void *(*)(size_t, const void *))f)(r->size, r->tag);
 }
 
-// Asks the new-handler for memory until there is some; without one NULL.
+// Calls the new-handler until there is memory; NULL if there is no handler.
 static void *retry(size_t alignment, size_t size) {
   for (;;) {
     void *p = hak_front_alloc_aligned(alignment, size, NULL);
@@ -86,7 +86,7 @@ static void *retry(size_t alignment, size_t size) {
   }
 }
 
-// The same for nothrow: NULL, too, when the handler throws.
+// The same for nothrow: also NULL when the handler throws.
 static void *retry_nothrow(size_t alignment, size_t size, const void *tag, const void *caller) {
   for (;;) {
     void *p = hak_front_alloc_aligned(alignment, size, NULL);
@@ -104,7 +104,7 @@ static HAK_COLD void *no_memory(size_t alignment, size_t size, const void *calle
   errno = ENOMEM;
   if (_ZSt17__throw_bad_allocv) _ZSt17__throw_bad_allocv();
   void *p = ask_loaded(&(request_t){alignment, size, NULL, caller});
-  if (p) return p; // its new-handler has found some
+  if (p) return p; // its new-handler has freed some
   hak_message("out of memory in operator new(%u), and no C++ library to throw bad_alloc",
               (uint64_t)size);
   hak_os_abort();
@@ -136,8 +136,8 @@ HAK_NOINLINE static void *new_other(size_t size, const void *caller) {
 }
 
 // ---------------------------------------------------------------------------
-// The forms that a program may replace alone. All are weak: a program that is linked to the
-// static library may define any of them as well.
+// The forms that a program may replace individually. All are weak: a program that is linked to
+// the static library may also define any of them.
 
 #define HAK_WEAK __attribute__((weak))
 
@@ -161,11 +161,11 @@ static void own_delete_aligned(void *p, HAK_UNUSED size_t alignment) {
 HAK_ALIAS(own_delete_aligned) HAK_WEAK void _ZdlPvSt11align_val_t(void *p, size_t alignment);
 
 // ---------------------------------------------------------------------------
-// The others, which are defined by means of those and of each other: straight to the heap
-// if the program has replaced none (OURS), else as the standard describes it.
+// The other forms, defined by means of those and of each other: they go straight to the heap
+// if the program has replaced none (OURS), else they do as the standard says.
 
-// Known, and so it is: becomes true once, at the first call of one of them. Relaxed: what it says
-// has been so since the program was loaded.
+// Whether it is known that the program has replaced none: set once, at the first call of one of
+// them. Relaxed: what it says has been true since the program was loaded.
 static _Atomic bool ours;
 #define OURS HAK_LIKELY(hak_load_relaxed(&ours))
 
@@ -174,7 +174,7 @@ static void *own_new_aligned_array(size_t size, size_t alignment);
 static void own_delete_array(void *p);
 static void own_delete_aligned_array(void *p, size_t alignment);
 
-// By names that no program can replace.
+// The forms by names that no program can replace.
 static const hak_cxx_forms_t own = {
     own_new,    own_new_array,    own_new_aligned,    own_new_aligned_array,
     own_delete, own_delete_array, own_delete_aligned, own_delete_aligned_array};
@@ -235,7 +235,7 @@ NOTHROW(_ZnamRKSt9nothrow_t, allocate_array)
 NOTHROW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, allocate_aligned)
 NOTHROW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, allocate_aligned_array)
 
-// Of delete, with what it calls for the program's blocks.
+// delete, with the form it calls for the program's own blocks.
 static HAK_COLD void other_delete(void (*by_program)(void *), void *p) {
   if (find_out()) hak_front_free(p, "operator delete");
   else by_program(p);

@@ -1,5 +1,5 @@
-// cxx.h: the C++ allocation functions by their Itanium ABI names, and what cxx.c needs of
-// the files that are built otherwise.
+// cxx.h: the C++ allocation functions by their Itanium ABI names, and what cxx.c needs from
+// the files that are built with other options.
 
 #ifndef HAK_API_CXX_H
 #define HAK_API_CXX_H
@@ -39,13 +39,13 @@ typedef struct {
   void (*release_aligned_array)(void *p, size_t alignment);
 } hak_cxx_forms_t;
 
-// As the program calls them: its own, if it has replaced them (derived.c).
+// The forms that the program calls: its own, if it has replaced them (derived.c).
 HAK_INTERNAL extern const hak_cxx_forms_t hak_cxx_public;
 HAK_COLD bool hak_cxx_same(const hak_cxx_forms_t *own);
 
-// new_handler.cpp. False if it threw.
+// In new_handler.cpp. False if the handler threw.
 bool hak_cxx_call_handler(void (*handler)(void));
-// NULL if it threw.
+// NULL if allocate threw.
 void *hak_cxx_try(void *(*allocate)(size_t), size_t size);
 void *hak_cxx_try_aligned(void *(*allocate)(size_t, size_t), size_t size, size_t alignment);
 

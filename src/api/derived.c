@@ -1,8 +1,8 @@
-// derived.c: functions that are defined by means of another. A program that defines malloc
-// and its kin itself, as glibc's manual describes it, may leave them out: with its blocks
-// they go to its own realloc and free. Likewise the forms of operator new and delete. Seen
-// from this file those of the library's standard names that the program defines are the
-// program's; it is no part of any link-time optimisation, which would take them for ours.
+// derived.c: functions that are defined by means of others. A program that defines malloc and
+// its relatives itself, as glibc's manual describes, may omit these: they then pass its blocks
+// to its own realloc and free. Likewise for the forms of operator new and delete. In this file
+// a standard name that the program defines refers to the program's function; the file takes
+// no part in link-time optimisation, which would resolve the name to HAKMEM's function.
 // Tests: api.life.programs_own_malloc, programs_own_operator_new.
 
 #define _GNU_SOURCE // dladdr
@@ -17,7 +17,7 @@
 
 HAK_API_PART(derived);
 
-// Not there in a program that is linked statically.
+// Absent in a statically linked program.
 extern __typeof__(dladdr) dladdr __attribute__((weak));
 
 bool hak_api_same_object(uintptr_t a, uintptr_t b) {
@@ -33,10 +33,10 @@ HAK_INLINE bool ours(uintptr_t function, uintptr_t own) {
 }
 #define OURS(name) ours((uintptr_t)(name), (uintptr_t)(hak_##name))
 
-// The C library's stands there when this library came by dlopen: who finds these functions
-// by dlsym means our blocks. Else it is the program's, or the program's entry that leads to ours:
-// such are in programs that are not position-independent and take its address. Found out once;
-// relaxed, as it has been so since the program was loaded.
+// The name refers to the C library's function if this library was loaded by dlopen: callers that
+// find these functions by dlsym then mean HAKMEM's blocks. Else it is the program's function, or
+// the program's entry that leads to HAKMEM's, as in programs that are not position-independent and
+// take its address. Determined once. Relaxed: it has been so since the program was loaded.
 static bool of_program(uintptr_t function, _Atomic uint8_t *known) {
   enum { UNKNOWN, C_LIBRARY, PROGRAM };
   uint8_t whose = hak_load_relaxed(known);

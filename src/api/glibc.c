@@ -1,5 +1,5 @@
-// glibc.c: glibc's interface to the heap as a whole, answered truthfully about
-// this heap: mallinfo, mallinfo2, malloc_trim, malloc_stats, malloc_info, mallopt.
+// glibc.c: glibc's interface to the heap as a whole, with true answers about this
+// heap: mallinfo, mallinfo2, malloc_trim, malloc_stats, malloc_info, mallopt.
 
 #include "api/api.h"
 
@@ -37,8 +37,8 @@ typedef struct {
   size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 } info_t;
 
-// The old interface has int fields: what does not fit is INT_MAX, not a wrapped
-// number.
+// The old interface has int fields: a value that does not fit becomes INT_MAX, not a
+// wrapped number.
 typedef struct {
   int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 } old_info_t;
@@ -50,7 +50,7 @@ void malloc_stats(void);
 int malloc_info(int options, FILE *stream);
 int mallopt(int parameter, int value);
 
-// What is in use was counted before what there is, by other threads too.
+// The part in use was counted before the whole, and other threads change both meanwhile.
 static size_t rest(size_t all, size_t used) { return all > used ? all - used : 0; }
 
 static size_t idle(const hak_report_t *r, unsigned c) {
@@ -65,7 +65,7 @@ static size_t idle_of_all(const hak_report_t *r) {
 
 static info_t info(const hak_report_t *r) {
   size_t used = r->total.live_bytes - r->total.huge_bytes;
-  // For blocks, in use or not.
+  // Memory for blocks, in use or not.
   size_t kept = r->total.superslab_bytes + r->total.huge_cached_bytes + r->apart_bytes;
   return (info_t){
       .arena = kept,
@@ -136,15 +136,15 @@ enum { // glibc's numbers, malloc.h
   M_ARENA_TEST = -7,
 };
 
-// 1: understood and in force; 0: this heap has no such thing.
+// 1: understood and in effect; 0: this heap has no such parameter.
 HAK_EXPORT int mallopt(int parameter, int value) {
   switch (parameter) {
   // Always so here: a bad free is reported (3) and aborts unless HAKMEM_ABORT=0.
   case M_CHECK_ACTION: return (value & 3) == (hak_option(ABORT) ? 3 : 1);
-  // From so many arenas on glibc looks for a limit of their number; heaps have none.
+  // Number of arenas from which glibc computes a limit of it; the number of heaps has no limit.
   case M_ARENA_TEST: return 1;
-  // Blocks above 1 MiB are mappings of their own, whatever the program wishes;
-  // a wish that is met is accepted.
+  // Blocks above 1 MiB are mappings of their own, whatever the program requests;
+  // only a request for exactly this is accepted.
   case M_MMAP_THRESHOLD: return value == (int)HAK_L25_MAX;
   default: return 0;
   }

@@ -1,12 +1,12 @@
 // jemalloc.c: jemalloc(3)'s non-standard functions for blocks. A program that is linked to
-// jemalloc takes blocks from them and gives them to malloc_usable_size or free, which are
-// this library's when it is preloaded. mallctl and its kin stay jemalloc's: they speak of its
+// jemalloc gets blocks from them and passes these to malloc_usable_size or free, which are this
+// library's when it is preloaded. mallctl and its relatives stay jemalloc's: they concern its
 // own heap.
 //
 // flags: the logarithm of the alignment in the low six bits (MALLOCX_ALIGN, MALLOCX_LG_ALIGN)
-// and ZERO (MALLOCX_ZERO). Numbers of arenas and caches above them are ignored: there are none.
-// Unlike there, a size of 0 is taken for 1, NULL is allowed as in realloc and free, what fails
-// sets errno = ENOMEM, and sallocx may say more than nallocx has said.
+// and ZERO (MALLOCX_ZERO). Arena and cache numbers above them are ignored: there are none. Unlike
+// in jemalloc, a size of 0 counts as 1, NULL is allowed as in realloc and free, failures set
+// errno = ENOMEM, and sallocx may return more than nallocx did.
 
 #include "api/api.h"
 
@@ -32,8 +32,8 @@ size_t nallocx(size_t size, int flags);
 
 static size_t alignment_of(int flags) { return (size_t)1 << (flags & LG_ALIGN); }
 
-// What mallocx asks for, so that a block never has less than nallocx says: blocks beside a
-// guard page and the secure library's have no more than was asked for.
+// The size that mallocx requests, so that a block never has less than nallocx returns: blocks
+// beside a guard page and those of the secure library have no more than was requested.
 HAK_EXPORT size_t nallocx(size_t size, int flags) {
   if (size > HAK_SIZE_MAX - HAK_L25_GRAIN) return 0;
   if (size == 0) size = 1;
@@ -45,7 +45,7 @@ HAK_EXPORT size_t nallocx(size_t size, int flags) {
                                : hak_align_up(size, HAK_L25_GRAIN);
 }
 
-// What a block has beyond its first from bytes.
+// Zeroes the usable bytes of p beyond the first from bytes, if flags ask for it.
 static void *zeroed_from(size_t from, void *p, int flags) {
   size_t usable = p && (flags & ZERO) ? hak_malloc_usable_size(p) : 0;
   if (usable > from) memset((char *)p + from, 0, usable - from);
@@ -77,7 +77,7 @@ static void *move(void *p, size_t usable, size_t size, int flags) {
 static void *resize(const hak_block_t *block, void *p, size_t size, int flags) {
   size_t alignment = alignment_of(flags);
   if (size == 0) return hak_api_no_memory();
-  // A huge block is aligned to SuperSlabs wherever it goes.
+  // A huge block is aligned to SuperSlabs wherever it moves.
   bool huge = block->kind == HAK_KIND_FREE && size > HAK_L25_MAX;
   if (alignment <= (huge ? HAK_SUPERSLAB_SIZE : HAK_MIN_BLOCK)) return hak_realloc(p, size);
   bool stays = (uintptr_t)p % alignment == 0 && hak_api_resize_here(block, p, size);
@@ -99,7 +99,7 @@ HAK_EXPORT size_t xallocx(void *p, size_t size, size_t extra, int flags) {
   if (!p || !hak_front_find(p, "xallocx", &block)) return 0;
   size_t most;
   if (__builtin_add_overflow(size, extra, &most)) most = SIZE_MAX;
-  bool between = size <= block.usable && block.usable <= most; // then it stays as it is
+  bool between = size <= block.usable && block.usable <= most; // then the block stays as it is
   if (!hak_api_resize_here(&block, p, most) && !between) hak_api_resize_here(&block, p, size);
   zeroed_from(block.usable, p, flags);
   return hak_malloc_usable_size(p);
@@ -112,8 +112,8 @@ HAK_EXPORT size_t sallocx(const void *p, HAK_UNUSED int flags) {
 
 HAK_EXPORT void dallocx(void *p, HAK_UNUSED int flags) { hak_front_free(p, "dallocx"); }
 
-// size: as asked for, or as nallocx or sallocx have said, or between. In the secure library these
-// are one.
+// size: the requested one, or the result of nallocx or sallocx, or between them. In the secure
+// library these are the same.
 HAK_EXPORT void sdallocx(void *p, size_t size, HAK_UNUSED int flags) {
   hak_block_t block;
   if (hak_front_free_sized_any(p, size, "sdallocx") || p == NULL) return;

@@ -26,7 +26,7 @@ __attribute__((used)) static const char *const parts[] = {
     &hak_api_part_aligned,  &hak_api_part_cxx,    &hak_api_part_derived, &hak_api_part_glibc,
     &hak_api_part_jemalloc, &hak_api_part_limits, &hak_api_part_stats};
 
-// After the destructors of the program and of libraries that were loaded later.
+// Runs after the destructors of the program and of libraries loaded later.
 __attribute__((destructor(101))) static void at_exit(void) {
   hak_audit_at_exit();
   hak_first_audit();
@@ -45,7 +45,7 @@ HAK_NOINLINE static void *alloc_first(size_t size, bool *zeroed) {
   return p;
 }
 
-// What is no hit.
+// Allocates when the request is not a hit.
 HAK_INLINE void *alloc_slow(size_t size, bool *zeroed) {
   return hak_first_open() ? alloc_first(size, zeroed) : hak_front_alloc(size, zeroed);
 }
@@ -76,7 +76,7 @@ HAK_EXPORT void *hak_calloc(size_t count, size_t size) {
   return zeroed ? p : memset(p, 0, total);
 }
 
-// Usable bytes of a block in one of the calling thread's slabs; 0 if it is not one.
+// Usable bytes of a block in one of the calling thread's slabs; 0 if p is not such a block.
 HAK_INLINE size_t usable_here(const void *p) {
   hak_slab_t *slab;
   uint32_t number;
@@ -95,7 +95,7 @@ HAK_NOINLINE static size_t usable_anywhere(const void *p) {
   return p && hak_front_find(p, "malloc_usable_size", &block) ? block.usable : 0;
 }
 
-// Some programs ask at every malloc and free, to count the memory that they use.
+// Some programs call this at every malloc and free, to count the memory that they use.
 HAK_EXPORT size_t hak_malloc_usable_size(const void *p) {
   size_t usable = usable_here(p);
   return HAK_LIKELY(usable != 0) ? usable : usable_anywhere(p);
@@ -111,14 +111,14 @@ static void count(hak_stat_t stat) {
   hak_heap_leave(heap);
 }
 
-// The size that a request may have been served with.
+// The size that a request for size bytes may have been padded to.
 static size_t padded(const hak_block_t *block, size_t size) {
   bool larger = block->kind == HAK_KIND_TINY && hak_slab_roomy(block->slab);
   return larger ? hak_class_padded(size) : size;
 }
 
-// Runs that this thread keeps are no reason to copy a block: they may lie behind it, or be taken for
-// the copy where there is no room behind that.
+// Runs that this thread keeps must not force a copy of a block: they may lie behind it, or would be
+// taken for the copy, with no room behind them.
 HAK_NOINLINE static bool resize_l25(hak_slab_t *slab, size_t size) {
   if (hak_l25_resize(slab, size)) return true;
   hak_heap_t *heap = size <= HAK_L25_MAX - hak_slab_gap(slab) ? hak_heap_enter() : NULL;
@@ -129,14 +129,14 @@ HAK_NOINLINE static bool resize_l25(hak_slab_t *slab, size_t size) {
   return kept && hak_l25_resize(slab, size);
 }
 
-// The block itself, larger or smaller; NULL if it has to move.
+// Resizes the block in place (a huge block may be remapped); NULL if it must be copied.
 HAK_INLINE void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
-  if (block->kind == HAK_KIND_GUARD) return NULL; // it ends where its page does
+  if (block->kind == HAK_KIND_GUARD) return NULL; // the block ends where its page does
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable ? p : NULL;
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
     return resize_l25(block->slab, size + HAK_TAIL) ? p : NULL;
-  // Otherwise a block keeps the contents unless more than half of it would lie idle, or a block of
-  // a nursery would be as large again; and its size, if it is no mapping of its own.
+  // Otherwise a block stays if at least half of it is still needed, with the padding of a nursery's
+  // block; and it keeps its size unless it is a mapping of its own.
   size_t total = size + HAK_TAIL;
   bool much = padded(block, total) >= block->place / 2 || block->place == HAK_MIN_BLOCK;
   bool stays = total <= block->place && much;
@@ -145,8 +145,8 @@ HAK_INLINE void *resize_in_place(const hak_block_t *block, void *p, size_t size)
   return stays ? p : NULL;
 }
 
-// To another block.
-static _Atomic bool shrinking_failed; // some block is much larger than what it was shrunk to
+// Moves the contents to another block.
+static _Atomic bool shrinking_failed; // some block is much larger than the size it was shrunk to
 HAK_INLINE void *move_to(void *p, size_t usable, size_t size, size_t asked, const char *function) {
   void *q = hak_front_hit_any(asked);
   if (!q) q = alloc_slow(asked, NULL);
@@ -162,9 +162,9 @@ HAK_INLINE void *move_to(void *p, size_t usable, size_t size, size_t asked, cons
   return q;
 }
 
-// What grows by steps: the four blocks that this thread's realloc moved last to make them longer,
-// as 16 bits each of heap->grown. One that has to move again is to be longer than it asks for; one
-// that is taken for it is too (docs/decisions/0043-steps.md).
+// Growth in steps: heap->grown holds 16-bit tags of the four blocks that this thread's realloc last
+// moved to make them longer. A block that must move again becomes longer than requested; so does
+// one whose tag is equal by chance (docs/decisions/0043-steps.md).
 #define STEP_MIN 1024
 #define EACH UINT64_C(0x0001000100010001)
 
@@ -175,9 +175,9 @@ static uint64_t tag(const void *p) {
 
 HAK_NOINLINE static void *move_up(void *p, size_t usable, size_t size, const char *function) {
   size_t step = size + size / 4;
-  uint64_t other = hak_tls_heap->grown ^ tag(p) * EACH; // 0 in 16 bits: that is p
+  uint64_t other = hak_tls_heap->grown ^ tag(p) * EACH; // 16 zero bits: that entry is p
   bool again = (other - EACH) & ~other & (EACH << 15);
-  // First and guarded blocks end where the request does.
+  // First and guarded blocks end where the requested size does.
   bool exact = hak_first_open() || hak_guard_is_on();
   if (!again || exact || step > HAK_L2_MAX || step > usable + usable / 2) step = size;
   void *q = move_to(p, usable, size, step, function);
@@ -191,7 +191,7 @@ static void *move(void *p, size_t usable, size_t size, const char *function) {
   return move_to(p, usable, size, size, function);
 }
 
-// The place of a live block is now for size bytes.
+// Updates the seal of a live block, which now has size bytes.
 static void reseal(HAK_UNUSED void *p, HAK_UNUSED size_t size) {
 #if HAK_SECURE
   hak_seal_resize(p, hak_front_place(p), size);
@@ -207,7 +207,7 @@ bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size) {
   return true;
 }
 
-// There is no memory to move it to: what it needs no more goes back.
+// There is no memory to move the block to: gives back the part it no longer needs.
 static void cut_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX) (void)hak_l25_resize(block->slab, size);
   else if (block->kind == HAK_KIND_FREE) (void)hak_huge_resize(p, size);
@@ -220,7 +220,7 @@ static void *resize(void *p, size_t size, const char *function) {
     return NULL;
   }
   if (size >= HAK_ADDRESS_END) return hak_api_no_memory();
-  // Who cuts a block of many pages to less than half asks for another such one before long.
+  // A program that cuts a block of many pages to less than half soon requests another such one.
   bool moves = block.kind == HAK_KIND_L25 && size > HAK_L2_MAX && size < block.usable / 2;
   void *q = moves ? NULL : resize_in_place(&block, p, size);
   if (!q) {
@@ -256,11 +256,11 @@ HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
 // ---------------------------------------------------------------------------
 // C23 sized frees
 
-// A request that was served by a block of that kind and size.
+// Whether a request for size bytes is served by a block of this kind and size.
 static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (block->kind == HAK_KIND_GUARD && alignment > HAK_MIN_BLOCK) return size <= block->usable;
   if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
-  if (block->kind == HAK_KIND_FREE) return size <= block->usable; // it grows by more than asked
+  if (block->kind == HAK_KIND_FREE) return size <= block->usable; // growth adds more than requested
   if (size > block->usable) return false;
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable;
   if (size == 0) size = 1;
@@ -272,15 +272,15 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
          hak_front_lent(block->slab, size);
 }
 
-// Blocks that realloc has left where they were, as half of them was still needed or
-// there was no smaller one.
+// Whether realloc may have shrunk the block to size in place, because half of it was still
+// needed or there was no smaller one.
 static bool shrunk_to(const hak_block_t *block, size_t size) {
   bool exact = HAK_SECURE || block->kind == HAK_KIND_FIRST;
   return size <= block->usable && ((!exact && padded(block, size) >= block->usable / 2) ||
                                    hak_load_relaxed(&shrinking_failed));
 }
 
-// Or may have made longer by steps.
+// Or may have grown it to size by steps.
 static bool grown_to(const hak_block_t *block, size_t size) {
   bool can = !HAK_SECURE && (block->kind == HAK_KIND_TINY || block->kind == HAK_KIND_L2);
   return can && served_by(block, 1, size + size / 4);
@@ -291,8 +291,8 @@ bool hak_api_is_of_size(const hak_block_t *block, size_t size) {
   return size == block->usable || shrunk_to(block, size);
 }
 
-// Frees p; if the process goes on (HAKMEM_ABORT=0) with a wrong size too, as p tells what is meant.
-// Not in the secure library.
+// Frees p; if the process continues (HAKMEM_ABORT=0) also with a wrong size, since p identifies the
+// block. Not in the secure library.
 static void free_checked(const char *function, void *p, size_t alignment, size_t size,
                          bool reallocated, hak_misuse_size_t *report) {
   hak_block_t block;

@@ -28,7 +28,7 @@ static const struct {
 };
 
 static void add_heap(hak_report_t *r, hak_heap_t *heap) {
-  // Acquire: pairs with the store of the state that comes after NEW: its rings are set up.
+  // Acquire: pairs with the store of the state that follows NEW: the heap's rings are set up.
   if (hak_load_acquire(&heap->state) == HAK_HEAP_NEW) return;
   for (unsigned i = 0; i < HAK_STATS; i++) r->stats[i] += hak_load_relaxed(&heap->stats[i]);
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
@@ -48,7 +48,7 @@ static void add_slab(hak_report_t *r, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
   switch (hak_slab_kind(slab)) {
   case HAK_KIND_TINY: {
-    // What an ACTIVE slab has counted and its heap has not been told yet.
+    // Allocations that an ACTIVE slab has counted and its heap does not include yet.
     uint64_t allocs = hak_load_relaxed(&slab->allocs);
     if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) r->classes[c].allocs += allocs;
   } // fall through
@@ -57,7 +57,7 @@ static void add_slab(hak_report_t *r, hak_slab_t *slab) {
     r->classes[c].slabs++;
     break;
   case HAK_KIND_L25: {
-    // Once it is an L2 run, what was its size names a heap.
+    // If the slab has just become an L2 run, this word is a pointer to a heap.
     uint64_t bytes = hak_load_relaxed(&slab->bytes);
     r->l25_live++;
     r->l25_bytes += bytes <= HAK_L25_MAX ? bytes : 0;
@@ -67,7 +67,7 @@ static void add_slab(hak_report_t *r, hak_slab_t *slab) {
   }
 }
 
-// Counted where no heap is at hand.
+// Counters kept where no heap is available.
 static void add_pool(hak_report_t *r) {
   r->stats[HAK_STAT_superslab_empty] = hak_load_relaxed(&hak_pool_counts.empty);
   r->stats[HAK_STAT_superslab_evict] = hak_load_relaxed(&hak_pool_counts.evict);
@@ -90,7 +90,7 @@ static void add_totals(hak_report_t *r) {
   t->huge_cached_bytes = hak_load_relaxed(&hak_mapped.cached_bytes);
   t->mapped_bytes = t->superslab_bytes + t->huge_bytes + t->huge_cached_bytes + t->metadata_bytes;
   t->peak_bytes = hak_load_relaxed(&hak_mapped.peak) + hak_pagemap_bytes();
-  // Read at different times: memory that changed its kind meanwhile may be in the sum twice.
+  // Read at different times: memory that changed its kind meanwhile may be counted twice.
   if (t->peak_bytes < t->mapped_bytes) t->peak_bytes = t->mapped_bytes;
   t->heaps = hak_heap_count();
   r->huge_live = hak_huge_count();
@@ -103,8 +103,8 @@ static void add_totals(hak_report_t *r) {
   t->live_blocks = r->l25_live + r->huge_live + guarded + hak_load_relaxed(&hak_first_counts.live);
   t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes) + first;
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
-    // Words of a running thread are read one after the other: there may be more live blocks in a
-    // later one than an earlier one has handed out, and the sum of the latter may be below zero.
+    // Words of a running thread are read one after the other: the later one (live) may exceed the
+    // earlier one (allocs), and the sum of the latter may be below zero.
     if ((int64_t)r->classes[c].allocs < (int64_t)r->classes[c].live)
       r->classes[c].allocs = r->classes[c].live;
     *(c < HAK_TINY_CLASSES ? &t->tiny_allocs : &t->l2_allocs) += r->classes[c].allocs;
@@ -120,7 +120,7 @@ static void add_totals(hak_report_t *r) {
 void hak_stats_collect(hak_report_t *r) {
   *r = (hak_report_t){0};
   hak_process_init();
-  // What is held back or under way is not live.
+  // Freed blocks that are held back or under way are not live.
   hak_heap_t *mine = hak_tls_heap != &hak_heap_none ? hak_tls_heap : NULL;
   if (mine) hak_remote_flush(mine);
   for (uint32_t id = 1; id <= hak_heap_count(); id++) hak_letter_recall(hak_heap_by_id(id), mine);
@@ -231,7 +231,7 @@ static void print_deferred(hak_print_t *out, const hak_report_t *r) {
   hak_print(out, "hakmem deferred frees of process %u\n", (uint64_t)hak_os_pid());
   hak_print(out, "  %-34s %11u\n", "blocks handed over", blocks);
   hak_print(out, "  %-34s %11u\n", "hits: slab in map, or by letter",
-            blocks > slabs ? blocks - slabs : 0); // one word is raised before the other
+            blocks > slabs ? blocks - slabs : 0); // one word is incremented before the other
   hak_print(out, "  %-34s %11u\n", "drains of the whole map", drains);
   hak_print(out, "  %-34s %11u\n", "slabs drained", slabs);
   hak_print(out, "  %-34s %11u\n", "empty transitions", r->stats[HAK_STAT_remote_empty]);
@@ -273,7 +273,7 @@ static int open_file(const char *pattern) {
     }
   }
   path[n] = 0;
-  int fd = *pattern ? -1 : hak_os_open_write(path); // not to where the first part of it leads
+  int fd = *pattern ? -1 : hak_os_open_write(path); // if too long: do not open a truncated path
   if (fd < 0) hak_warning("cannot write HAKMEM_STATS_FILE %s%s", path, *pattern ? "..." : "");
   return fd;
 }
@@ -284,14 +284,14 @@ static bool tables(void) {
 
 static bool wanted(void) { return hak_option(STATS) != HAK_STATS_OFF || tables(); }
 
-// JSON has its file for itself: the tables would spoil it.
+// JSON has a file of its own: the tables would make it invalid.
 static bool uses_stderr(void) {
   bool json = hak_option(STATS) == HAK_STATS_JSON;
   return hak_option_text(STATS_FILE) ? json && tables() : wanted();
 }
 
-// Programs close stderr before they end, those that want to know of errors on it among them.
-static int kept = -1; // another descriptor for it
+// Programs may close stderr before they end, for example those that check it for errors.
+static int kept = -1; // another descriptor for stderr
 static hak_os_file_t kept_file;
 
 __attribute__((constructor(101))) static void keep_stderr(void) {
@@ -304,7 +304,7 @@ __attribute__((constructor(101))) static void keep_stderr(void) {
 static int stderr_or_kept(void) {
   hak_os_file_t file;
   if (hak_os_file(2, &file)) return 2;
-  // The program may have closed that too, and its number be another file's.
+  // The program may have closed that too, and its number may now be another file's.
   bool ours = kept >= 0 && hak_os_file(kept, &file) && file.device == kept_file.device &&
               file.inode == kept_file.inode;
   return ours ? kept : -1;
@@ -314,7 +314,7 @@ void hak_stats_at_exit(void) {
   if (!wanted()) return;
   const char *file = hak_option_text(STATS_FILE);
   bool at_stderr = uses_stderr();
-  int error = at_stderr ? stderr_or_kept() : -1; // before the file can get its number
+  int error = at_stderr ? stderr_or_kept() : -1; // before open_file can get that number
   int fd = file ? open_file(file) : error;
   if (fd >= 0 && hak_option(STATS) != HAK_STATS_OFF)
     hak_stats_print(fd, hak_option(STATS) == HAK_STATS_JSON);

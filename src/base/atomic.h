@@ -3,12 +3,12 @@
 //
 // Two kinds of shared words exist:
 //  - words that several threads write: hak_cas_*, hak_exchange_*, hak_fetch_*;
-//  - owner words: one thread (the owner) writes, others may read a value that
-//    is a moment old (statistics, the owner test in free). They never order
+//  - owner words: one thread (the owner) writes, others may read a slightly
+//    stale value (statistics, the owner test in free). They never order
 //    anything, so they are relaxed. On x86-64 the owner's update is a single
 //    read-modify-write instruction without lock prefix, which compilers do not
-//    make out of a relaxed load and store; elsewhere and under TSan it is that
-//    pair.
+//    generate from a relaxed load and store; elsewhere and under TSan it is
+//    that pair.
 
 #ifndef HAK_BASE_ATOMIC_H
 #define HAK_BASE_ATOMIC_H
@@ -47,7 +47,7 @@
 #define hak_fetch_and_acq_rel(p, v) atomic_fetch_and_explicit((p), (v), memory_order_acq_rel)
 #define hak_fetch_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
 #define hak_fetch_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
-// After fork: what is right already is not written, so that its page stays the parent's too.
+// After fork: writes only a value that differs, so that other pages stay shared with the parent.
 #define hak_store_if_other(p, v) \
   ((void)(hak_load_relaxed(p) != (v) && (hak_store_relaxed(p, v), 0)))
 
@@ -73,7 +73,7 @@ HAK_INLINE void hak_owner_add(hak_word_t *word, uint64_t n) {
   hak_store_relaxed(word, hak_load_relaxed(word) + n);
 }
 
-// The same for the shorter ones.
+// word += 1 by its owner, for 32-bit words.
 HAK_INLINE void hak_owner_inc32(_Atomic uint32_t *word) {
   hak_store_relaxed(word, hak_load_relaxed(word) + 1);
 }

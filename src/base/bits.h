@@ -20,7 +20,7 @@ HAK_INLINE unsigned hak_high_bit(uint64_t x) { return 63u ^ (unsigned)__builtin_
 HAK_INLINE uint64_t hak_rotate_right(uint64_t x, unsigned n) { return (x >> n) | (x << (64 - n)); }
 
 // Positions at which n (1..32) neighbouring bits of mask are set: bit i of the
-// result says that bits i .. i+n-1 are.
+// result is set if bits i .. i+n-1 of mask are.
 HAK_INLINE uint32_t hak_runs_of(uint32_t mask, unsigned n) {
   unsigned have = 1;
   while (have < n) {
@@ -31,7 +31,7 @@ HAK_INLINE uint32_t hak_runs_of(uint32_t mask, unsigned n) {
   return mask;
 }
 
-// Set bits of mask. Spelt out: without an instruction for it compilers call a function.
+// Number of set bits of mask. Spelt out: without a popcount instruction compilers call a function.
 HAK_INLINE unsigned hak_count_bits(uint32_t mask) {
   mask -= mask >> 1 & 0x55555555u;
   mask = (mask & 0x33333333u) + (mask >> 2 & 0x33333333u);
@@ -42,7 +42,7 @@ HAK_INLINE unsigned hak_count_bits64(uint64_t mask) {
   return hak_count_bits((uint32_t)mask) + hak_count_bits((uint32_t)(mask >> 32));
 }
 
-// The lowest run of ones of mask, which is neither 0 nor full: *n of them from bit *first on.
+// The lowest run of ones in mask, which is neither 0 nor full: *n ones from bit *first on.
 HAK_INLINE uint64_t hak_low_run(uint64_t mask, unsigned *first, unsigned *n) {
   *first = hak_low_bit(mask);
   *n = hak_low_bit(~(mask >> *first));

@@ -1,4 +1,4 @@
-// compiler.h: what differs between compilers and build types.
+// compiler.h: the differences between compilers and build types.
 
 #ifndef HAK_BASE_COMPILER_H
 #define HAK_BASE_COMPILER_H
@@ -15,12 +15,12 @@
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define HAK_UNUSED __attribute__((unused))
-// On the declaration of a variable of the library: addressed directly, not through
-// the GOT (-fvisibility=hidden reaches definitions only).
+// For declarations of the library's own variables: they are addressed directly, not through
+// the GOT (-fvisibility=hidden affects definitions only).
 #define HAK_INTERNAL __attribute__((visibility("hidden")))
 
-// Initial-exec: one load from the GOT, no call to __tls_get_addr, and small
-// enough for the surplus that dlopen draws on.
+// Initial-exec: one load from the GOT and no call to __tls_get_addr. The variables are small
+// enough for the surplus TLS space that dlopen uses.
 #define HAK_TLS __thread __attribute__((tls_model("initial-exec")))
 
 #if defined(__SANITIZE_THREAD__)
@@ -40,8 +40,8 @@
 #define HAK_CHECKS 0
 #endif
 
-// HAK_SECURE: blocks are sealed and held back when freed (superslab/seal.h). The debug
-// build checks the allocator as it is released, so it is without.
+// HAK_SECURE: blocks are sealed and held back when freed (superslab/seal.h). Not in the debug
+// build, which checks the allocator as it is released.
 #define HAK_SECURE (HAK_CHECKS == 1)
 
 // HAK_TESTING: system calls can be made to fail (see os/os.h).
@@ -64,14 +64,14 @@ _Noreturn void hak_assert_failed(const char *what, const char *file, int line);
 #define HAK_ASSERT(x) ((void)0)
 #endif
 
-// Before a loop: it is written out, up to 16 times.
+// Before a loop: it is unrolled, up to 16 times.
 #if defined(__clang__)
 #define HAK_UNROLL _Pragma("unroll")
 #else
 #define HAK_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// The value is computed once and kept, whatever the compiler knows about it.
+// The value is computed once and kept in a register, whatever the compiler knows about it.
 #define HAK_IN_REGISTER(variable) __asm__("" : "+r"(variable))
 
 #endif

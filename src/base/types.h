@@ -13,10 +13,10 @@
 //               ends the heap becomes an orphan and another thread takes it.
 //   nursery     a heap that new threads share, call by call, until they have
 //               allocated enough for one of their own.
-//   commons     a heap of no thread's, where slabs of threads wait whose blocks others
-//               free (thread/commons.h).
-//   owner       the thread that holds a slab's heap (attached to it, or having
-//               claimed it): the only one that touches owner fields.
+//   commons     a heap without a thread, where slabs wait whose blocks are freed by
+//               threads other than their owner (thread/commons.h).
+//   owner       the thread that is attached to a slab's heap or has claimed it: the
+//               only one that touches the slab's owner fields.
 //   tiny, L2    classes up to 1280 bytes / up to 56 KiB.
 //   L2.5        above 56 KiB, up to 1 MiB: one block per run, no owner.
 //   huge        above 1 MiB: a mapping of its own.
@@ -28,14 +28,14 @@
 //
 // Invariants (hak_heap_check walks them in debug builds):
 //   I1  tiny slab: live + |free| + |chains| + |remote| + |absent| + uncarved = capacity,
-//       where live counts blocks the program holds or that wait in a remote map, and
+//       where live counts blocks that the program holds or that wait in a remote map, and
 //       allocs + frees_left - HAK_FREES_BIAS = live + |remote|.
 //   I2  a block is on at most one list.
 //   I3  only the owner writes owner fields.
 //   I4  a slab is ACTIVE, PARTIAL, SPARE or FULL in one heap, or free in its
-//       SuperSlab. A SPARE slab has no block in use and nothing on its way to it.
-//   I5  L2 run: live + popcount(mask) + popcount(remote) = capacity, where live counts
-//       those that are in a letter.
+//       SuperSlab. A SPARE slab has no block in use and no freed block on its way to it.
+//   I5  L2 run: live + popcount(mask) + popcount(remote) = capacity, where live includes
+//       the blocks that are in a letter.
 
 #ifndef HAK_BASE_TYPES_H
 #define HAK_BASE_TYPES_H
@@ -49,50 +49,50 @@ typedef struct hak_slab hak_slab_t;
 typedef struct hak_superslab hak_superslab_t;
 typedef struct hak_ring hak_ring_t;
 
-// What a slab is used for. Set by whoever acquired it before the first block is
-// handed out, so any thread that legitimately holds a block reads the right one.
+// What a slab is used for. The thread that acquires the slab sets it before the first block
+// is handed out, so any thread that legitimately holds a block reads the right kind.
 typedef enum {
   HAK_KIND_FREE = 0, // in its SuperSlab's free mask
   HAK_KIND_TINY,
   HAK_KIND_L2,
   HAK_KIND_L25,
-  HAK_KIND_INTERIOR, // not the head of its run: see offset
-  HAK_KIND_GUARD,    // of a block only: beside a guard page (thread/guard.h)
-  HAK_KIND_FIRST,    // the same: one of a process's first (thread/first.h)
+  HAK_KIND_INTERIOR, // in a run, but not its head: see offset
+  HAK_KIND_GUARD,    // kind of a block only: beside a guard page (thread/guard.h)
+  HAK_KIND_FIRST,    // kind of a block only: a first block (thread/first.h)
 } hak_kind_t;
 
 // Where in its heap a tiny or L2 slab is (owner field).
 typedef enum {
   HAK_PLACE_ACTIVE = 1, // in heap->tiny / heap->l2
   HAK_PLACE_PARTIAL,    // in heap->partial: has free or uncarved blocks
-  HAK_PLACE_FULL,       // in no list; free brings it back
+  HAK_PLACE_FULL,       // in no list; a free brings it back
   HAK_PLACE_SPARE,      // in heap->spare: unused, kept or prefilled
 } hak_place_t;
 
-// While a tiny slab is ACTIVE, allocs counts up from its live blocks and
-// frees_left down from this bias, so that free raises an event once in so many
-// frees, and both are set anew (hak_tend_front). When it leaves the front,
-// allocs = BIAS + mark, frees_left = live - mark, so that frees_left gets
+// While a tiny slab is ACTIVE, allocs counts up from its number of live blocks and
+// frees_left counts down from this bias. So once in about this many frees frees_left becomes
+// negative, which is an event, and hak_tend_front sets both anew. When the slab leaves the
+// front, allocs = BIAS + mark and frees_left = live - mark, so that frees_left becomes
 // negative, and free notices, when live falls below mark.
-// In every state live = allocs + frees_left - BIAS, whoever reads it.
+// In every state live = allocs + frees_left - BIAS, for every thread that reads it.
 #define HAK_FREES_BIAS ((uint64_t)1 << 10)
-// So many blocks a ring hands out between two such events.
+// Number of blocks that a ring hands out between two such events.
 #define HAK_RING_HITS ((uint64_t)1 << 10)
 
-// Word `remote` of a slab: what other threads freed and the owner has not yet
+// Word `remote` of a slab: the blocks that other threads freed and the owner has not yet
 // taken back. Bit 63 is QUEUED: the slab is in some heap's inbox, or the thread
 // that set the bit is about to put it there.
 //   tiny: bits 0..47 first block of a chain, bits 48..62 its length
 //   L2:   bit i = block i
-// Word `chains` has the former format; 0 = none.
+// Word `chains` has the tiny format; 0 = none.
 #define HAK_REMOTE_QUEUED ((uint64_t)1 << 63)
 #define HAK_REMOTE_COUNT_SHIFT 48
 #define HAK_REMOTE_POINTER_MASK (((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT) - 1)
 
-// Two cache lines. The first is what every free reads, whoever owns the slab, and is written only
-// when the slab changes hands (thin: and when it is found old); the second belongs to the owner,
-// and other threads touch it once per batch of blocks they hand over (docs/decisions/0002).
-// What statistics read at any time are atomic words whatever the slab is used for.
+// Two cache lines. Every free reads the first, whoever owns the slab; it is written when the slab
+// changes hands, else rarely (thin, looked, roomy, early). The second belongs to the owner; other
+// threads touch it once per batch of blocks they hand over (docs/decisions/0002).
+// The words that statistics read at any time are atomic whatever the slab is used for.
 struct hak_slab {
   _Atomic(hak_heap_t *) local; // tiny: the owning heap; NULL sends free to the slow path
   union {
@@ -101,32 +101,32 @@ struct hak_slab {
   };
   char *start;                // address of block 0
   uint64_t inverse;           // tiny, L2: ceil(2^64 / size)
-  hak_ring_t *ring;           // L2: of the owner and class (owner field)
-  uint32_t hint;              // L2: what names block 0 in a ring, see thread/ring.h
+  hak_ring_t *ring;           // L2: the ring of the owner and class (owner field)
+  uint32_t hint;              // L2: the hint that names block 0, see thread/ring.h
   uint32_t size;              // tiny, L2: bytes of a block
   uint16_t capacity;          // blocks in the slab or run
-  uint16_t back;              // tiny, L2: with so many free blocks a FULL slab is back in use
+  uint16_t back;              // tiny, L2: number of free blocks at which a FULL slab is back in use
   _Atomic uint8_t size_class; // 0..HAK_CLASSES-1
   _Atomic uint8_t kind;       // hak_kind_t
   uint8_t run;                // slabs in the run (head)
   uint8_t offset;             // slabs back to the head of the run, 0 in the head
   bool zeroed;                // the memory was zero when the slab was acquired (owner); tiny:
-                              // or what is not carved went back since (trim.c)
-  uint8_t last_kind;          // of a free slab: what it was, for messages
-  // Some blocks are of a larger class than was asked for: tiny: a nursery's once; L2: some
-  // were borrowed (thread/front.c).
+                              // or its uncarved part was given back since (trim.c)
+  uint8_t last_kind;          // of a free slab: its last kind, for messages
+  // Some blocks may be of a larger class than requested. tiny: the slab once belonged to a
+  // nursery; L2: some blocks were borrowed (thread/front.c).
   _Atomic bool roomy;
-  bool early;      // L2: blocks are absent that may be needed again soon (owner, see sparse.c)
+  bool early;      // L2: some absent blocks may be needed again soon (owner, see sparse.c)
   uint16_t looked; // tiny: live blocks at the last look, and whether it was trimmed then (owner)
-  _Atomic uint16_t thin; // tiny: when it was given away as such, 0: not lately (commons.c)
+  _Atomic uint16_t thin; // tiny: when it was given away as thin; 0: not lately (commons.c)
 
   _Alignas(64) union {
     void *free;    // tiny: LIFO list of free blocks (owner)
     uint64_t seen; // L2: blocks that were free at the last look (owner)
   };
   union {
-    uint64_t chains; // tiny: taken back whole; a head's second word has the next (owner)
-    char *first;     // L2: start once more, beside the mask (owner)
+    uint64_t chains; // tiny: chains taken back; a head's second word links the next (owner)
+    char *first;     // L2: copy of start, in the mask's cache line (owner)
   };
   hak_word_t allocs; // tiny: see HAK_FREES_BIAS (owner word)
   union {
@@ -134,28 +134,28 @@ struct hak_slab {
     hak_word_t mask;       // L2: bit i = block i is free (owner word)
   };
   _Atomic uint64_t remote; // see HAK_REMOTE_*; protocol R1 in docs/concurrency.md
-  uint32_t next, prev;     // heap->partial and (next only) spare, indices, 0 = end; the first's
-                           // prev is of no account (owner)
+  uint32_t next, prev;     // links in heap->partial and (next only) spare: indices, 0 = end;
+                           // the first slab's prev has no meaning (owner)
   uint32_t inbox_next;     // link in an inbox, valid while QUEUED (protocol R2)
   uint16_t carved;         // tiny: blocks ever on the free list; L2: ever handed out (owner)
   _Atomic uint8_t place;   // hak_place_t (owner); FULL is read by others (protocol R3)
-  bool waits;              // tiny: was sparse at the last look, L2: in heap->sparse (owner)
-  uint64_t absent; // given back to the system; tiny: OS pages, L2: blocks (owner, see trim.c)
+  bool waits;              // tiny: was sparse at the last look; L2: is in heap->sparse (owner)
+  uint64_t absent; // OS pages (tiny) or blocks (L2) given back to the system (owner, see trim.c)
 };
 #define HAK_SLAB_DESCRIPTOR_SHIFT 7
 _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache lines");
 
 // Tiers (row S5), in one word with the free mask so that both change at once.
-// USED_WELL: three quarters of the SuperSlab have been in use. DRAINING: they are
-// no more, at most a quarter is. Neither: HOT, or FREE if all bits are set.
+// USED_WELL: three quarters of the SuperSlab have been in use. DRAINING: since then, use
+// has fallen to at most a quarter. Neither: HOT, or FREE if all bits are set.
 #define HAK_SUPERSLAB_USED_WELL ((uint64_t)1 << 32)
 #define HAK_SUPERSLAB_DRAINING ((uint64_t)1 << 33)
 
-enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE }; // before: until it was purged
+enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE }; // BEFORE: advised until it was purged
 
-enum { HAK_FORGOTTEN = 1, HAK_FORGOTTEN_PLACE }; // descriptors; for good, the place in the range
+enum { HAK_FORGOTTEN = 1, HAK_FORGOTTEN_PLACE }; // descriptors; for good: the place in the range
 
-// Where SuperSlabs wait until some others have followed (hak_superslab_wait).
+// Queues in which SuperSlabs wait until some others have followed (hak_superslab_wait).
 enum { HAK_QUEUE_PURGE, HAK_QUEUE_FORGET, HAK_QUEUES };
 
 struct hak_superslab {
@@ -164,9 +164,9 @@ struct hak_superslab {
   _Atomic uint32_t committed; // 1 while the memory is mapped read-write
   uintptr_t base;             // first byte; written before free_mask is first nonzero
   _Atomic uint32_t recent;    // bit i = slab i was released since the last look at idle ones
-  _Atomic uint32_t huge;      // HAK_HUGE_*: what is not dirty may be resident all the same
-  _Atomic uint32_t forgotten; // HAK_FORGOTTEN*: what of it was given back once
-  _Atomic uint32_t waits[HAK_QUEUES]; // 1: is in that queue
+  _Atomic uint32_t huge;      // HAK_HUGE_*: memory that is not dirty may be resident nonetheless
+  _Atomic uint32_t forgotten; // HAK_FORGOTTEN*: what was given back once
+  _Atomic uint32_t waits[HAK_QUEUES]; // 1: it is in that queue
   _Atomic uint32_t purged; // bit i = slab i was not claimed since its pages were given back
   uint32_t reserved[4];
 };
@@ -179,24 +179,24 @@ typedef struct {
     uint64_t mask;  // L2: likewise
   };
   uint32_t slab; // its index, 0: none
-  uint16_t tail; // tiny: the chain's last block, bytes from a multiple of HAK_SLAB_SIZE
+  uint16_t tail; // tiny: the chain's last block, as its offset in bytes modulo HAK_SLAB_SIZE
 } hak_remote_entry_t;
 _Static_assert(sizeof(hak_remote_entry_t) == 16 && HAK_SLAB_SHIFT == 16, "1 KiB for 64 of them");
 
-// L2 blocks of another heap's runs that this thread freed, and that heap's place for such: see
+// Hints at L2 blocks of another heap's runs that this thread freed, on their way to that heap: see
 // thread/letter.h.
 typedef struct hak_letter {
-  hak_heap_t *owner;               // while it is written: whom it is for; else NULL
-  struct hak_letter *next;         // in the mail of `to`, valid while sent (protocol R4)
-  hak_heap_t *to;                  // whom it was sent to last
-  uint32_t bytes;                  // of the blocks in it
-  uint16_t count;                  // of them
-  _Atomic bool sent;               // false: it is its writer's
-  uint32_t hint[HAK_LETTER_HINTS]; // what names them, as in a ring; 0: none
+  hak_heap_t *owner;               // while it is being written: the heap it is for; else NULL
+  struct hak_letter *next;         // link in the mail of `to`, valid while sent (protocol R4)
+  hak_heap_t *to;                  // the heap it was last sent to
+  uint32_t bytes;                  // sum of the sizes of the blocks in it
+  uint16_t count;                  // number of blocks in it
+  _Atomic bool sent;               // false: it belongs to its writer
+  uint32_t hint[HAK_LETTER_HINTS]; // names the blocks, as in a ring; 0: none
 } hak_letter_t;
 _Static_assert(sizeof(hak_letter_t) == 128, "two cache lines");
 
-// A block in quarantine, see thread/quarantine.h. The slab is that of its run's head.
+// A block in quarantine, see thread/quarantine.h. The slab is the head of the block's run.
 typedef struct {
   void *block;
   hak_slab_t *slab;
@@ -208,32 +208,32 @@ struct hak_ring {
   uint32_t count;       // hints in it, the newest last
   uint32_t capacity;    // hints that it has room for
   uint32_t size;        // of the class's blocks, in bytes
-  uint16_t wanted;      // capacity that it has, or begins with
+  uint16_t wanted;      // capacity that it has or will begin with
   bool missed;          // was found empty since it last was full
-  uint8_t borrowed;     // blocks of larger classes since the class last took a run instead
+  uint8_t borrowed;     // blocks of larger classes used since the class last took a run instead
   hak_word_t hits_left; // of HAK_RING_HITS, see hak_tend_ring (owner word)
 };
 
 typedef struct {
-  // Blocks handed out; ACTIVE tiny slabs hold back what their allocs word counts
+  // Blocks handed out, without what the allocs words of ACTIVE tiny slabs count
   // (a value to be added modulo 2^64).
   hak_word_t allocs;
   hak_word_t refills; // times the front had to be refilled
   hak_word_t blocks;  // blocks those refills brought
 } hak_class_stats_t;
 
-// How a class has done with its warm pool (thread/warm.c), for statistics and lately.
+// How well the warm pool has served a class (thread/warm.c): for statistics, and lately.
 typedef struct {
-  // Of the refills, those that needed another slab than the one in front:
+  // Refills that needed a slab other than the front:
   _Atomic uint32_t hits;      // the warm pool had one
-  _Atomic uint32_t misses;    // it had none: a trip to what is shared
+  _Atomic uint32_t misses;    // it had none: a trip to shared structures
   _Atomic uint32_t prefilled; // unused slabs those trips brought along
-  uint32_t slabs;             // the heap has of the class
+  uint32_t slabs;             // slabs of the class that the heap has
   uint8_t spares;             // SPARE ones among them
   uint8_t budget;             // unused slabs a trip brings along
   uint8_t had, lacked;        // hits and misses since the budget was last looked at
   uint8_t keep;               // emptied slabs that may stay
-  uint8_t released;           // that did not, since the last miss
+  uint8_t released;           // emptied slabs that did not stay, since the last miss
   uint8_t growth;             // fresh slabs taken in a row (up to 255)
 } hak_warm_t;
 
@@ -244,16 +244,16 @@ typedef enum {
   HAK_STATS
 } hak_stat_t;
 
-// Heap states (protocol H1). CLAIMED: a thread other than the attached one
-// works on an orphan for a moment.
+// Heap states (protocol H1). CLAIMED: a thread works on an orphan for a moment
+// without being attached to it.
 #define HAK_HEAP_NEW 0u
 #define HAK_HEAP_ATTACHED 1u
 #define HAK_HEAP_ORPHAN 2u
 #define HAK_HEAP_CLAIMED 3u
 #define HAK_HEAP_DEAD 4u // its thread vanished in fork: frees are accepted, nothing is reused
 
-// Orphan lists (protocol H2): every orphan, those with partial slabs, and from _GROUP on those
-// with partial slabs of a group of classes, which is a doubling.
+// Orphan lists (protocol H2): all orphans; those with partial slabs; from _GROUP on, those with
+// partial slabs of one group of classes. A group spans one doubling of the size.
 #define HAK_ORPHAN_GROUP_SHIFT 3
 #define HAK_ORPHAN_GROUPS (((HAK_CLASSES - 1) >> HAK_ORPHAN_GROUP_SHIFT) + 1)
 enum {
@@ -271,72 +271,72 @@ struct hak_heap {
   hak_slab_t *l2[HAK_L2_CLASSES];
   _Alignas(64) hak_ring_t ring[HAK_L2_CLASSES];
   uint32_t hints[HAK_RING_HINTS]; // of all L2 rings
-  // Heads of the lists of PARTIAL slabs; of whole groups, for hak_orphan_leave.
+  // Heads of the lists of PARTIAL slabs; padded to whole groups, for hak_orphan_leave.
   uint32_t partial[HAK_ORPHAN_GROUPS << HAK_ORPHAN_GROUP_SHIFT];
-  uint32_t spare[HAK_CLASSES]; // the same of SPARE slabs (thread/warm.h)
-  uint64_t grown;              // what realloc made longer last (api/malloc.c)
+  uint32_t spare[HAK_CLASSES]; // heads of the lists of SPARE slabs (thread/warm.h)
+  uint64_t grown;              // the blocks that realloc last made longer (api/malloc.c)
   uint32_t pending;            // bytes in remote_map
   uint32_t ticks;              // slow paths since hak_tend_now (thread/tend.h)
   hak_remote_entry_t remote_map[HAK_REMOTE_LEAVING + HAK_REMOTE_MAP_SIZE]; // oldest first
   hak_letter_t letters[HAK_LETTERS];
-  hak_letter_t *letter;   // one of them: that which was written to last
-  uint32_t leaving;       // so many places before the map are taken (thread/remote.c)
-  uint32_t letters_off;   // so many L2 blocks go at once before another letter is begun
-  uint16_t hints_used;    // by rings, from the start
-  uint16_t rings_refused; // times one did not get places since the hints were last all dropped
+  hak_letter_t *letter;   // the one of them that was written to last
+  uint32_t leaving;       // number of taken places before the map (thread/remote.c)
+  uint32_t letters_off;   // L2 blocks to hand over at once before another letter is begun
+  uint16_t hints_used;    // hints that rings use, from the start
+  uint16_t rings_refused; // times a ring got no places since all hints were last dropped
   bool kept_used;         // the L2.5 ring was asked since it was last tended
   bool kept_refused;      // a run did not stay in it since the last regret
   uint8_t kept_regrets;
-  uint8_t ring_looked[HAK_L2_CLASSES]; // how each L2 ring was at the last look, about
+  uint8_t ring_looked[HAK_L2_CLASSES]; // approximate state of each L2 ring at the last look
   uint32_t kept_count, kept_slabs;     // runs and slabs in kept
-  uint32_t kept_most;                  // so many slabs may be; 0: not learnt yet
+  uint32_t kept_most;                  // slabs that kept may hold; 0: not learnt yet
   uint64_t kept_used_at;               // ms
   uint32_t kept[HAK_L25_RING];         // freed runs, see thread/ring.c
   uint32_t sparse[HAK_SPARSE];         // L2 runs that wait, 0: none (thread/sparse.h)
-  uint32_t sparse_next;                // the oldest of them, modulo HAK_SPARSE
+  uint32_t sparse_next;                // position of the oldest of them, modulo HAK_SPARSE
   hak_regret_t trim_regret;            // thread/sparse.c, like all that follow
   uint64_t tended_at;                  // ms
-  uint32_t tend_slab; // where a sweep goes on: this one of its class, 0: at the class's begin
+  uint32_t tend_slab; // where a sweep continues: this slab of its class; 0: the class's beginning
   uint8_t tend_class;
-  uint8_t trim_skips;    // so many runs do not wait for a trim, as there is a pause
-  uint32_t trimmed_gone; // L2 runs that were trimmed early and got empty, in about a second
+  uint8_t trim_skips;    // number of next runs that do not wait for a trim, because of a pause
+  uint32_t trimmed_gone; // L2 runs that were trimmed early and became empty, in about a second
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];
   hak_warm_t warm[HAK_CLASSES];
   char *used_up;        // L2: the run used up last, if its pages tell anything (growth.h)
   uint64_t used[2];     // bit c: class c had a front when the last thread left (warm.c)
   uint32_t spares;      // slabs of SPARE runs, and SPARE slabs, of all classes
-  uint32_t drainings;   // hak_pool_counts.draining when SPARE slabs were last looked through
+  uint32_t drainings;   // hak_pool_counts.draining at the last look through the SPARE slabs
   uint32_t reclaim_met; // the last request of hak_heap_reclaim_all it has followed
-  uint8_t others;       // slabs that others' frees brought back in a row (thread/commons.c)
-  uint8_t given;        // slabs given to a commons in a row
-  uint8_t common_next;  // the commons that is tended next
-  uint8_t thin_next;    // the oldest in thin, modulo HAK_THIN
+  uint8_t others;       // slabs in a row that remote frees brought back (thread/commons.c)
+  uint8_t given;        // slabs in a row given to a commons
+  uint8_t common_next;  // the commons to be tended next
+  uint8_t thin_next;    // position of the oldest in thin, modulo HAK_THIN
   bool transient;       // attached for one call only: the thread is ending, or it is a nursery
-  bool forked;          // in the child of a fork: slabs that others freed blocks of are in no inbox
+  bool forked;          // in the child of a fork: slabs whose blocks others freed are in no inbox
   _Atomic bool nursery; // changed by its owner only
   uint32_t thin[HAK_THIN]; // slabs that wait to be given away, if they are thin still; 0: none
   uint32_t id;             // number for hak_heap_by_id, from 1
-  // Whose heap it is, and not for one call only (protocol H5).
+  // The thread whose heap it is, if for more than one call (protocol H5).
   _Atomic(void *) keeper;
 #if HAK_SECURE
-  uint32_t held_first, held_end; // the oldest in held, and behind the newest
+  uint32_t held_first, held_end; // positions in held: the oldest; behind the newest
   uint64_t held_bytes;           // in quarantine
   hak_held_t held[HAK_HELD];
 #endif
 
   // Shared: written by other threads. The mail is looked at more often than the inbox.
-  _Alignas(64) _Atomic(hak_letter_t *) mail;      // letters for it (protocol R4)
+  _Alignas(64) _Atomic(hak_letter_t *) mail;      // letters for this heap (protocol R4)
   _Alignas(64) _Atomic uint32_t inbox;            // slabs with remote frees (protocol R2)
   _Atomic uint32_t state;                         // HAK_HEAP_*
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed;                        // bit l: on list l
-  _Atomic uint32_t posts;                  // of a commons: since one was adopted or it was seen to
+  _Atomic uint32_t posts;                  // of a commons: posts since the last adoption or drain
   _Atomic bool common;                     // a commons (thread/commons.h); set before it is found
-  _Atomic uint32_t emptied;                // slabs since the inbox was taken (protocol R3)
-  _Atomic uint32_t emptied_due;            // of them, before others look again
+  _Atomic uint32_t emptied;                // slabs emptied since the inbox was taken (protocol R3)
+  _Atomic uint32_t emptied_due;            // emptied slabs before others look again
   _Atomic uint32_t looked_at, looked_uses; // of a nursery: ms, and its uses then (thread/orphan.c)
-  _Atomic uint32_t taken[HAK_CLASSES];     // slabs and runs that others gave back
+  _Atomic uint32_t taken[HAK_CLASSES];     // slabs and runs that other threads gave back
 };
 #define HAK_RINGS_SIZE \
   (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t) + \

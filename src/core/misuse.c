@@ -45,7 +45,7 @@ void hak_misuse_size(const char *function, const void *p, size_t size, size_t bl
 }
 
 void hak_misuse_delete_size(const char *function, const void *p, size_t size, size_t block_size) {
-  static _Atomic bool said; // relaxed: nothing else is told by it
+  static _Atomic bool said; // relaxed: it guards no other data
   if (HAK_SECURE) {
     hak_misuse_size(function, p, size, block_size);
   } else if (!hak_load_relaxed(&said)) {

@@ -1,38 +1,38 @@
-// misuse.h: what is said when the program gives us a pointer that is no live
-// block. One line to stderr, then abort unless HAKMEM_ABORT=0; the callers ignore
-// the pointer if these return, but for wrong sizes: by its address the block is found.
+// misuse.h: reports of misuse: the program passes a pointer that is not a live block.
+// One line to stderr, then abort unless HAKMEM_ABORT=0. If these functions return, the
+// callers ignore the pointer, except for wrong sizes: its address identifies the block.
 
 #ifndef HAK_CORE_MISUSE_H
 #define HAK_CORE_MISUSE_H
 
 #include "base/compiler.h"
 
-// The end of every message here: abort, unless HAKMEM_ABORT=0.
+// Called after every message here: aborts, unless HAKMEM_ABORT=0.
 HAK_COLD void hak_misuse_finish(void);
 #if HAK_TESTING
-HAK_INTERNAL extern _Atomic uint32_t hak_misuse_count; // calls of it
+HAK_INTERNAL extern _Atomic uint32_t hak_misuse_count; // calls of hak_misuse_finish
 #endif
-// function is the name the program called.
+// function: the name of the function that the program called.
 HAK_COLD void hak_misuse_double_free(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_misaligned(const char *function, const void *p);
-// Inside the block, or before the first one of its slab.
+// p lies inside the block, or before the first block of its slab.
 HAK_COLD void hak_misuse_interior(const char *function, const void *p, const void *block,
                                   size_t block_size);
-// Says what the address belongs to instead (reads /proc/self/maps).
+// Reports what the address belongs to instead (reads /proc/self/maps).
 HAK_COLD void hak_misuse_foreign(const char *function, const void *p);
-// In memory that went back to the system, with what is known of its blocks.
+// p lies in memory that was given back to the system with the record of its blocks.
 HAK_COLD void hak_misuse_forgotten(const char *function, const void *p);
-// Secure library: p may be a block, but has no seal. Any library: what follows the block_size
-// bytes of the block was changed / the free block was changed (0: size not known).
+// Secure library: p may be a block, but has no seal. Any library: the bytes after the block's
+// block_size bytes were changed / the free block was changed (0: size not known).
 HAK_COLD void hak_misuse_no_seal(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_overflow(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_written(const void *p, size_t block_size);
-// So many blocks of a slab cannot be found any more.
+// `blocks` free blocks of a slab can no longer be found.
 HAK_COLD void hak_misuse_lost(const void *slab, size_t block_size, uint64_t blocks);
 typedef void hak_misuse_size_t(const char *function, const void *p, size_t size, size_t block_size);
 HAK_COLD hak_misuse_size_t hak_misuse_size;
-// The same of operator delete. In the default library a warning, the first time only: C++ programs
-// have wrong sizes that nothing has ever told them of, and here they do no harm.
+// The same for operator delete. In the default library only a warning, and only the first time: C++
+// programs pass wrong sizes that nothing has ever reported, and that do no harm here.
 HAK_COLD hak_misuse_size_t hak_misuse_delete_size;
 
 #endif

@@ -42,7 +42,7 @@ static bool read_mapping(reader_t *r, hak_module_t *m) {
       if (c == ' ' && !gap) column++;
       gap = c == ' ';
     }
-    bool of_name = column == 6 && (c != ' ' || length != 0); // it may have spaces
+    bool of_name = column == 6 && (c != ' ' || length != 0); // the name may contain spaces
     if (of_name && length < sizeof m->name - 1) m->name[length++] = (char)c;
   }
   m->name[length] = 0;

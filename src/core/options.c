@@ -37,11 +37,11 @@ uint64_t hak_option_values[HAK_OPTS] = {
 };
 
 static bool given[HAK_OPTS]; // set by a variable rather than by the preset
-// Of two variables with one name the first counts, as for getenv: behind HAKMEM_.
+// The text of an option's variable after HAKMEM_. Of duplicates the first counts, as for getenv.
 static const char *variable[HAK_OPTS];
 
-// Values of text options are copied: programs that set their own title write over
-// the environment.
+// Values of text options are copied: programs that set their own process title
+// overwrite the environment.
 #define TEXT_SIZE 512
 static char texts[2][TEXT_SIZE];
 static char *text_of(hak_opt_t option) { return texts[option == HAK_OPT_STATS_FILE]; }
@@ -53,7 +53,7 @@ static bool equal(const char *a, const char *b) {
   return *a == *b;
 }
 
-// After "HAKMEM_": the option's name up to '='; NULL if entry is another variable.
+// Text after "HAKMEM_": the option's name up to '='; NULL if entry is another variable.
 static const char *our_name(const char *entry) { return hak_skip(entry, prefix); }
 
 static bool name_is(const char *entry_name, const char *name) {
@@ -61,8 +61,8 @@ static bool name_is(const char *entry_name, const char *name) {
   return end && *end == '=';
 }
 
-// Number with an optional K, M, G or T suffix; false if it is none. One that is too large for
-// 64 bits becomes UINT64_MAX, which no option takes.
+// Parses a number with an optional K, M, G or T suffix; false if s is not one. A number too large
+// for 64 bits becomes UINT64_MAX, which no option accepts.
 static bool parse_number(const char *s, uint64_t *value) {
   uint64_t v = 0;
   bool large = false;
@@ -80,7 +80,7 @@ static bool parse_number(const char *s, uint64_t *value) {
   return !*s;
 }
 
-// Number of the word in "a|b|c" that s is.
+// Index of s among the words "a|b|c"; false if it is none of them.
 static bool parse_word(const char *words, const char *s, uint64_t *value) {
   for (uint64_t n = 0;; n++) {
     const char *t = s;
@@ -101,7 +101,7 @@ static bool parse_text(const row_t *row, const char *s, uint64_t *value) {
   return true;
 }
 
-// What a value of a choice or a number is short for.
+// Replaces the shorthand for a choice or a number by its plain form.
 static const char *plain(const row_t *row, const char *s) {
   if (equal(s, "off") || equal(s, "no")) return "0";
   if (equal(s, "on") || equal(s, "yes")) return "1";
@@ -127,7 +127,7 @@ void hak_options_init(void) {
       if (!name_is(name, rows[i].name) || variable[i]) continue;
       const char *value = variable[i] = name;
       while (*value != '=') value++;
-      // An empty one is as good as none.
+      // An empty value counts as unset.
       if (value[1] && parse(&rows[i], value + 1, &hak_option_values[i])) given[i] = true;
     }
   }

@@ -1,5 +1,5 @@
-// options.h: the knobs of options.def. Values are set once by hak_options_init, in
-// the set-up of the process, which other threads wait for (I1), and are read-only afterwards.
+// options.h: the options of options.def. hak_options_init sets the values once, during
+// the set-up of the process, for which other threads wait (I1); then they are read-only.
 
 #ifndef HAK_CORE_OPTIONS_H
 #define HAK_CORE_OPTIONS_H
@@ -29,11 +29,11 @@ HAK_INTERNAL extern uint64_t hak_option_values[HAK_OPTS];
 // Value of a text option; NULL if unset.
 #define hak_option_text(name) ((const char *)(uintptr_t)hak_option_values[HAK_OPT_##name])
 
-// Reads the environment. Warnings (unknown name, value out of range) are held
-// back until hak_options_report, which the library's constructor calls.
+// Reads the environment. Warnings (unknown name, value out of range) are delayed
+// until hak_options_report, which the library's constructor calls.
 void hak_options_init(void);
 void hak_options_report(void);
-// The table as printed by HAKMEM_OPTIONS=help.
+// Prints the table that HAKMEM_OPTIONS=help prints.
 void hak_options_help(int fd);
 
 #endif

@@ -16,19 +16,19 @@ bool hak_pagemap_prepare(const void *p) {
   if (!leaf) return false;
   // Release: pairs with the acquire in hak_pagemap_entry; the leaf is zero.
   if (hak_cas_acq_rel(slot, &none, leaf)) hak_fetch_add_relaxed(&leaf_bytes, size);
-  else hak_os_unmap(leaf, size); // somebody else installed one
+  else hak_os_unmap(leaf, size); // another thread installed one
   return true;
 }
 
 void hak_pagemap_set(const void *p, uint64_t value) {
-  // Release: whoever reads this entry sees what was prepared for the mapping.
+  // Release: a thread that reads this entry sees all that was prepared for the mapping.
   hak_store_release(hak_pagemap_entry(p), value);
 }
 
 bool hak_pagemap_take(const void *p, uint64_t expected) {
   hak_pagemap_entry_t *entry = hak_pagemap_entry(p);
-  // Acquire: the taker sees all that was done to the mapping before set;
-  // release: a later set of the same unit comes after this.
+  // Acquire: the thread that takes it sees all that was done to the mapping before set.
+  // Release: a later set of the same unit is ordered after this.
   return entry && hak_cas_acq_rel(entry, &expected, (uint64_t)0);
 }
 

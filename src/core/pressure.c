@@ -17,9 +17,9 @@ const char *hak_pressure_root = "";
 #define hak_pressure_root ""
 #endif
 
-static char pressure_path[PATH_MAX_LENGTH]; // of the process's group; "": not known
+static char pressure_path[PATH_MAX_LENGTH]; // for the process's cgroup; "": not known
 
-// Appends up to the end of text or of its line; false if there is no room.
+// Appends text up to its end or the end of its line; false if there is no room.
 static bool append(char *path, const char *text) {
   unsigned n = 0;
   while (path[n]) n++;
@@ -37,8 +37,8 @@ static bool build(char *path, const char *mount, const char *group, const char *
          append(path, file);
 }
 
-// "max" and what is no number count as no limit, as does cgroup v1's 2^63 less a page. False:
-// there is no such file.
+// "max" and anything that is not a number count as no limit, as does cgroup v1's 2^63 less a page.
+// False: there is no such file.
 static bool limit_from(const char *mount, const char *group, const char *file) {
   char path[PATH_MAX_LENGTH], text[32];
   if (!build(path, mount, group, file) || !hak_os_read_text(path, text, sizeof text)) return false;
@@ -50,15 +50,15 @@ static bool limit_from(const char *mount, const char *group, const char *file) {
   return true;
 }
 
-// Unless HAKMEM_MEMORY_LIMIT says what it is. Of a group of v2, which has both files or, the root, neither.
+// Reads a v2 group's limits, unless HAKMEM_MEMORY_LIMIT is set. The root group has neither file.
 static void limits_from(const char *group) {
   if (hak_option(MEMORY_LIMIT) != 0) return;
   if (limit_from("/sys/fs/cgroup/", group, "/memory.max"))
     limit_from("/sys/fs/cgroup/", group, "/memory.high");
 }
 
-// A line of /proc/self/cgroup: "0::/path" of v2, "4:memory:/path" of v1. The path is not
-// there where the container has mounted its own cgroup as the root: then that one.
+// A line of /proc/self/cgroup: "0::/path" for v2, "4:memory:/path" for v1. The path does not
+// exist where the container has mounted its own cgroup as the root: then the root is used.
 static void cgroup_line(const char *line) {
   while (*line >= '0' && *line <= '9') line++;
   const char *group;
@@ -72,7 +72,7 @@ static void cgroup_line(const char *line) {
   }
 }
 
-// What every process does when it starts: no more files are looked for than are needed.
+// Every process does this when it starts, so it looks for no more files than needed.
 void hak_pressure_init(void) {
   uint64_t limit = hak_option(MEMORY_LIMIT);
   hak_store_relaxed(&hak_memory_limit, limit ? limit : UINT64_MAX);
@@ -87,7 +87,7 @@ void hak_pressure_init(void) {
   }
 }
 
-// The group's, or the system's where the group has none.
+// Reads the cgroup's pressure, or the system's if the cgroup has none.
 static bool read_pressure(char *text, size_t size) {
   char path[PATH_MAX_LENGTH];
   return (pressure_path[0] && hak_os_read_text(pressure_path, text, size)) ||

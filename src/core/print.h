@@ -5,7 +5,7 @@
 
 #include "core/options.h"
 
-// Collects text and writes it to fd in few system calls (one, if it fits). Lives
+// Collects text and writes it to fd in few system calls (one if it fits). Lives
 // on the caller's stack; not shared between threads.
 typedef struct {
   int fd;
@@ -17,7 +17,7 @@ typedef struct {
 // (`%8u`, left-aligned `%-8s`). Every %u argument must be a uint64_t.
 void hak_print(hak_print_t *out, const char *format, ...);
 void hak_print_flush(hak_print_t *out);
-// The digits of value and a 0, up to end; returns where they begin.
+// Writes the digits of value and a 0 so that they end at end; returns their start.
 const char *hak_print_number(char *end, uint64_t value, unsigned base);
 
 // "hakmem: ..." and a newline to stderr in one write.
@@ -25,7 +25,7 @@ void hak_message(const char *format, ...);
 // The same unless HAKMEM_QUIET=1.
 #define hak_warning(...) (hak_option(QUIET) ? (void)0 : hak_message(__VA_ARGS__))
 
-// What follows the prefix in text; NULL if it does not begin with it.
+// The part of text after prefix; NULL if text does not begin with prefix.
 HAK_INLINE const char *hak_skip(const char *text, const char *prefix) {
   while (*prefix && *text == *prefix) text++, prefix++;
   return *prefix ? NULL : text;

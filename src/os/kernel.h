@@ -1,10 +1,10 @@
-// kernel.h: the system calls on memory, for os_linux.c alone. Builds for tests can have
-// another kernel pretended (kernel_testing.c):
+// kernel.h: the system calls on memory, used by os_linux.c alone. Test builds can simulate
+// another kernel (kernel_testing.c):
 //
 //   HAK_OS_PAGE=16384 in the environment: OS pages of that size. Mappings lie at multiples
-//   of it, and a call with parts of such a page, which that kernel would refuse or
-//   extend, ends the process: nobody would notice the refusal.
-//   HAK_FAULT_HIGH (os.h): new mappings are said to lie where 5-level page tables begin.
+//   of it. A call on part of such a page, which that kernel would refuse or extend, ends
+//   the process, because a refusal would go unnoticed.
+//   HAK_FAULT_HIGH (os.h): new mappings seem to lie where 5-level page tables begin.
 
 #ifndef HAK_OS_KERNEL_H
 #define HAK_OS_KERNEL_H
@@ -14,7 +14,7 @@
 #include "base/compiler.h"
 
 #if HAK_TESTING
-size_t hak_kernel_page(size_t size); // the pretended size, given the machine's
+size_t hak_kernel_page(size_t size); // the simulated size, given the machine's
 void *hak_kernel_mmap(void *at, size_t size, int protection, int flags);
 int hak_kernel_munmap(void *p, size_t size);
 int hak_kernel_mprotect(void *p, size_t size, int protection);

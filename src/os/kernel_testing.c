@@ -1,4 +1,4 @@
-// kernel_testing.c: kernel.h in builds for tests.
+// kernel_testing.c: kernel.h in test builds.
 
 #define _GNU_SOURCE
 #include "os/kernel.h"
@@ -9,8 +9,8 @@
 #include "base/bits.h"
 #include "os/os.h"
 
-// A mapping that goes is ordered before the one that takes its place: the kernel does so under a lock.
-// TSan knows it of munmap and mmap, not of mremap.
+// The removal of a mapping is ordered before the mapping that takes its place: the kernel holds a
+// lock. TSan knows this of munmap and mmap, but not of mremap.
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 static char mappings;
@@ -21,7 +21,7 @@ static char mappings;
 #define COMES() ((void)0)
 #endif
 
-#define HIGH ((uintptr_t)1 << 52) // added to pretended addresses
+#define HIGH ((uintptr_t)1 << 52) // added to simulated addresses
 
 static size_t page, real_page;
 
@@ -44,7 +44,7 @@ static void check(const char *call, const void *p, size_t size) {
 
 static void *real(const void *p) { return (void *)((uintptr_t)p & ~HIGH); }
 
-// The kernel's choice, moved to a multiple of the pretended page.
+// A mapping where the kernel chooses, moved to a multiple of the simulated page.
 static char *mmap_anywhere(size_t size, int protection, int flags) {
   size_t more = page - real_page;
   char *p = mmap(NULL, size + more, protection, flags, -1, 0);

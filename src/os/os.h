@@ -1,9 +1,9 @@
-// os.h: all system calls of the allocator; they are made nowhere else.
+// os.h: all system calls of the allocator. No other module makes any.
 //
-// Contract of all functions but hak_os_limit: errno is left as it was; no libc function is
-// called that may allocate, lock or recurse; a failure is a false or NULL
-// result, never a message or an abort. Sizes and addresses are multiples of
-// hak_os_page_size unless said otherwise.
+// Contract of all functions except hak_os_limit: errno is preserved; no libc function is
+// called that may allocate, lock or recurse; a failure is reported as a false or NULL
+// result, never by a message or an abort. Sizes and addresses are multiples of
+// hak_os_page_size unless stated otherwise.
 
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
@@ -18,86 +18,86 @@ void hak_os_init(void);
 // Address space without access rights: not charged, not populated, not dumped.
 // alignment is a power of two. NULL if refused.
 void *hak_os_reserve(size_t size, size_t alignment);
-// The same at p, if nothing is there.
+// The same at address p; false if something is mapped there or it is refused.
 bool hak_os_reserve_at(void *p, size_t size);
 // Zeroed read-write memory at a multiple of alignment. NULL if refused.
 void *hak_os_map(size_t size, size_t alignment);
 bool hak_os_unmap(void *p, size_t size);
 
 // Inside a reservation: make memory usable (zeroed at first use) / give it and
-// its charge back. Decommit that is refused discards the contents instead and
-// returns false: the memory then stays usable and reads as zero, or, where
-// *dirty is set, as it was.
+// its charge back. A refused decommit discards the contents instead and returns
+// false: the memory then stays usable and reads as zero, or keeps its contents
+// if *dirty is set.
 bool hak_os_commit(void *p, size_t size);
 bool hak_os_decommit(void *p, size_t size, bool *dirty);
 
-// Drop the contents of [p, p+size); it reads as zero afterwards. false: kept.
+// Drop the contents of [p, p+size), which then reads as zero. false: contents kept.
 bool hak_os_discard(void *p, size_t size);
 
-// Make [p, p+size) resident in one call, or say that the kernel should (on) or must not
-// back it with huge pages. Only advice: refused or unknown, nothing changes.
+// Make [p, p+size) resident in one call, or tell the kernel that it should (on) or must not
+// back it with huge pages. Only advice: if refused or unknown, nothing changes.
 void hak_os_populate(void *p, size_t size);
 void hak_os_huge_pages(void *p, size_t size, bool on);
 
-// Whether core dumps have [p, p+size). The kernel's leave out what was never touched; those of
-// debuggers would be as long as all that is reserved. Only advice, too.
+// Whether core dumps include [p, p+size). Those of the kernel leave out untouched memory; those of
+// debuggers would include all reserved address space. Also only advice.
 void hak_os_dump(void *p, size_t size, bool on);
 
-// Whether the whole OS pages in [p, p+size), one at least, seem to be in use: a few are looked at.
-// False where it cannot be read, or the kernel does not say (before 5.14). An untouched page
-// that was looked at (one per call at most) counts as in use from then on.
+// Whether the whole OS pages in [p, p+size), at least one, seem to be in use, judged by a few of
+// them. False where they cannot be read, or the kernel cannot tell (before 5.14). An untouched
+// page that was looked at (at most one per call) counts as in use from then on.
 bool hak_os_filled(const void *p, size_t size);
-// The same, of so many pages.
+// The same, judged by `pages` pages.
 bool hak_os_filled_by(const void *p, size_t size, unsigned pages);
 
-// Grow or shrink a mapping where it is. Growing fails if the space behind is taken, or memory is
-// short; *movable is false where it failed for what would keep it from being moved, too.
+// Grow or shrink a mapping in place. Growing fails if the space behind it is taken or memory is
+// short; *movable is false if the cause of the failure would also prevent a move.
 bool hak_os_resize(void *p, size_t old_size, size_t new_size, bool *movable);
-// Move a mapping's pages (no copy) to target, which the caller has reserved with new_size bytes and
-// which they replace. False: refused; *ours says whether target still is the caller's. Many
-// kernels unmap it before they look at all else, and another thread may be there at once.
+// Move a mapping's pages (no copy) to target, a reservation of new_size bytes of the caller, which
+// they replace. False: refused; *ours says whether target still belongs to the caller. Many
+// kernels unmap it before they check anything else, and another thread may map there at once.
 bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target, bool *ours);
 
 // Address-space limit in bytes (RLIMIT_AS), SIZE_MAX if none.
 size_t hak_os_address_limit(void);
-// prlimit as it is: 0, or -1 with errno. And whether that is about the limit above.
+// prlimit unchanged: 0, or -1 with errno. And whether such a call concerns the limit above.
 typedef struct {
   uint64_t soft, hard; // SIZE_MAX: none
 } hak_os_limits_t;
 int hak_os_limit(int pid, int resource, const hak_os_limits_t *limits, hak_os_limits_t *old);
 bool hak_os_is_address_limit(int pid, int resource);
-// The environment (NULL-terminated), NULL if not there yet or setuid.
+// The environment (NULL-terminated); NULL if not available yet or the process is setuid.
 char **hak_os_environ(void);
 
-// Whole buffer to a file descriptor; gives up on errors.
+// Writes the whole buffer to a file descriptor; gives up on errors.
 void hak_os_write(int fd, const char *text, size_t length);
 int hak_os_open_write(const char *path); // create and truncate; -1 on error
 int hak_os_open_read(const char *path);
 long hak_os_read(int fd, char *buffer, size_t size);
 void hak_os_close(int fd);
-// What fd is open for: false if for nothing. Another descriptor for it, kept across fork but
-// not exec and out of the way of the program's; -1: none.
+// Identifies the file that fd refers to; false if fd is not open. Duplicates fd to a descriptor
+// kept across fork but not exec, away from the program's own; -1: none.
 typedef struct {
   uint64_t device, inode;
 } hak_os_file_t;
 bool hak_os_file(int fd, hak_os_file_t *file);
 int hak_os_duplicate(int fd);
-// The beginning of a file as a string; false, and "", if it cannot be read.
+// Reads the beginning of a file as a string; false, and "", if it cannot be read.
 bool hak_os_read_text(const char *path, char *text, size_t size);
-// Bytes of the process that were resident at most; UINT64_MAX: not known.
+// Peak resident size of the process in bytes; UINT64_MAX: not known.
 uint64_t hak_os_resident_peak(void);
 int hak_os_pid(void);
-// Random bytes: the kernel's, or, if it refuses, those it gave this process at its start.
+// Random bytes from the kernel, or, if it refuses, from those it gave this process at its start.
 void hak_os_random(void *p, size_t size);
-// Milliseconds of a clock that never goes back; coarse (some ms), cheap.
+// Milliseconds of a monotonic clock; coarse (some ms), cheap.
 uint64_t hak_os_clock_ms(void);
 
-// Return addresses, the innermost first; how many. Only after hak_os_stack_prepare, which
-// may allocate; 0 where the C library cannot.
+// Stores return addresses, the innermost first, and returns their number; 0 where the C library
+// has no such function. Only after hak_os_stack_prepare, which may allocate.
 unsigned hak_os_stack(void **frames, unsigned most);
 void hak_os_stack_prepare(void);
 // Calls look(address) at every SIGSEGV and SIGBUS from now on, then does what would have
-// been done without.
+// been done without it.
 void hak_os_on_fault(void (*look)(const void *address));
 
 _Noreturn void hak_os_abort(void);
@@ -105,8 +105,8 @@ void hak_os_yield(void);
 void hak_os_sleep_ms(unsigned ms);
 
 #if HAK_TESTING
-// Fault injection, test builds only: after the next `skip` calls of the kinds
-// in `kinds` have passed, calls fail: one if once, else all. kinds 0: off.
+// Fault injection, test builds only: after the next `skip` calls of the kinds in
+// `kinds` have passed, calls fail: only one if `once` is set, else all. kinds 0: off.
 enum {
   HAK_FAULT_MAP = 1,
   HAK_FAULT_UNMAP = 2,
@@ -114,11 +114,11 @@ enum {
   HAK_FAULT_DISCARD = 8,
   HAK_FAULT_REMAP = 16,
   HAK_FAULT_ALL = 31,
-  HAK_FAULT_HIGH = 32, // a new mapping lies above what HAK_ADDRESS_BITS can name
+  HAK_FAULT_HIGH = 32, // a new mapping lies above what HAK_ADDRESS_BITS can address
 };
 void hak_os_fault(unsigned kinds, uint64_t skip, bool once);
 uint64_t hak_os_fault_calls(void);    // calls of those kinds since hak_os_fault
-bool hak_os_fault_due(unsigned kind); // counts a call; whether it is to fail
+bool hak_os_fault_due(unsigned kind); // counts a call; true if it is to fail
 
 // Value of an environment variable, NULL if unset or if the process is setuid.
 const char *hak_os_env(const char *name);

@@ -1,4 +1,4 @@
-// os_linux.c: os.h on Linux. The only file that makes system calls, those on memory by way of
+// os_linux.c: os.h on Linux. The only file that makes system calls; those on memory go through
 // kernel.h.
 
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@
 #include "os/kernel.h"
 #include "os/os.h"
 
-// Newer than some headers; older kernels refuse them, which callers expect.
+// Newer than some headers; older kernels refuse these flags, which callers expect.
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -30,7 +30,7 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
-// In a header of the kernel's that not every C library brings along.
+// From a kernel header that not every C library provides.
 #define FUTEX_CMP_REQUEUE_PRIVATE (4 | 128)
 
 #define FILLED_SAMPLES 16
@@ -76,8 +76,8 @@ static void *map_at(void *hint, size_t size, int protection, int flags) {
   if (FAULTY(HAK_FAULT_MAP)) return NULL;
   void *p = hak_kernel_mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags);
   if (p == MAP_FAILED) return NULL;
-  // Kernels with 5-level page tables give such addresses to who asks for them; what comes
-  // unasked has no place in the tables of this process and is refused.
+  // Kernels with 5-level page tables give such addresses only on request. A mapping that lies
+  // there nonetheless has no place in the tables of this process and is refused.
   if (HAK_LIKELY(((uintptr_t)p + size - 1) >> HAK_ADDRESS_BITS == 0)) return p;
   hak_kernel_munmap(p, size);
   return NULL;
@@ -89,14 +89,14 @@ static void *map_aligned(size_t size, size_t alignment, int protection, int flag
   char *p = map_at(NULL, size, protection, flags);
   if (!p || ((uintptr_t)p & (alignment - 1)) == 0) return p;
   // The kernel places mappings downwards: the aligned address just below this
-  // one is usually free, and asking for it costs no excess address space.
+  // one is usually free, and a request for it needs no excess address space.
   char *hint = (char *)hak_align_down((uintptr_t)p, alignment);
   hak_kernel_munmap(p, size);
-  // Never the address 0, which a privileged process may be given.
+  // Never address 0, which a privileged process may get.
   p = hint ? map_at(hint, size, protection, flags | MAP_FIXED_NOREPLACE) : NULL;
   if (p && ((uintptr_t)p & (alignment - 1)) == 0) return p;
   if (p) hak_kernel_munmap(p, size);
-  // What surrounds it is address space, which RLIMIT_DATA and overcommit do not count.
+  // The excess is only address space, which RLIMIT_DATA and overcommit do not count.
   size_t span = size + alignment - hak_os_page_size;
   p = map_at(NULL, span, PROT_NONE, flags | MAP_NORESERVE);
   if (!p) return NULL;
@@ -106,7 +106,7 @@ static void *map_aligned(size_t size, size_t alignment, int protection, int flag
     hak_kernel_munmap(p, span);
     return NULL;
   }
-  // A trim that is refused (too many mappings) leaks address space, no memory.
+  // A refused munmap (too many mappings) leaks address space, but no memory.
   if (start > p) hak_kernel_munmap(p, (size_t)(start - p));
   if (p + span > end) hak_kernel_munmap(end, (size_t)(p + span - end));
   return start;
@@ -119,7 +119,7 @@ void *hak_os_reserve(size_t size, size_t alignment) {
 bool hak_os_reserve_at(void *p, size_t size) {
   KEEP_ERRNO;
   void *got = map_at(p, size, PROT_NONE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
-  // Kernels before 4.17 take the address for a wish.
+  // Kernels before 4.17 take the address only as a hint.
   if (got && got != p) hak_kernel_munmap(got, size);
   return got == p;
 }
@@ -174,9 +174,9 @@ void hak_os_dump(void *p, size_t size, bool on) {
   hak_kernel_madvise(p, size, on ? MADV_DODUMP : MADV_DONTDUMP);
 }
 
-// Reading an untouched page is a fault, and maps no memory but the shared page of zeros. Told by
-// counts, as mincore is not allowed in many sandboxes (systemd's @system-service ends a
-// process for it), and a load could fault for good.
+// Reading an untouched page faults, and maps only the shared zero page. Fault counts tell whether
+// that happened: mincore is not allowed in many sandboxes (systemd's @system-service ends a
+// process for it), and a load instruction could fault for good.
 static bool readable(const void *p, size_t size) {
   return hak_kernel_madvise((void *)p, size, MADV_POPULATE_READ) == 0;
 }
@@ -186,7 +186,7 @@ static long faults(void) {
   return getrusage(RUSAGE_THREAD, &of_thread) == 0 ? of_thread.ru_minflt : 0;
 }
 
-// Not by /proc: a sandbox may end a process that opens a file.
+// Does not use /proc: a sandbox may end a process that opens a file.
 uint64_t hak_os_resident_peak(void) {
   KEEP_ERRNO;
   struct rusage of_process = {0};
@@ -203,8 +203,8 @@ bool hak_os_filled_by(const void *p, size_t size, unsigned pages) {
   size_t before_start = (size_t)(start - (const char *)p);
   if (size < before_start + hak_os_page_size) return false;
   size -= before_start;
-  uint64_t at = (uintptr_t)p ^ size; // pseudo-random, so at no stride that a program may have
-  // Once before it counts: pages of these calls' own code may have been touched by nobody yet.
+  uint64_t at = (uintptr_t)p ^ size; // pseudo-random, to match no stride of the program
+  // Called once before counting: the pages of these calls' own code may be untouched yet.
   if (faults() < 0 || !readable(start, 0)) return false;
   long before = faults();
   for (unsigned i = 0; i < pages; i++) {
@@ -213,7 +213,7 @@ bool hak_os_filled_by(const void *p, size_t size, unsigned pages) {
     if (!readable(start + page * hak_os_page_size, hak_os_page_size) || faults() != before)
       return false;
   }
-  // Simulated kernels count none: there nobody knows.
+  // Simulated kernels count no faults: then the answer is not known.
   void *fresh = map_at(NULL, hak_os_page_size, PROT_READ, 0);
   bool counted = fresh && readable(fresh, hak_os_page_size) && faults() != before;
   if (fresh) hak_kernel_munmap(fresh, hak_os_page_size);
@@ -227,12 +227,12 @@ bool hak_os_resize(void *p, size_t old_size, size_t new_size, bool *movable) {
   *movable = true;
   if (FAULTY(HAK_FAULT_REMAP)) return false;
   if (hak_kernel_mremap(p, old_size, new_size, 0, NULL) != MAP_FAILED) return true;
-  *movable = errno == ENOMEM; // else of several kinds, locked, or a sandbox forbids it
+  *movable = errno == ENOMEM; // else: mappings of several kinds, locked, or forbidden by a sandbox
   return false;
 }
 
-// A mark that nobody else's memory has, in the first words of target: 128 bits of a number that is
-// used once. Compared by a call that neither waits nor wakes nor faults.
+// A mark in the first words of target that no other memory has: 128 bits derived from a number that
+// is used once. It is compared by a call that neither waits nor wakes nor faults.
 #define MARK_WORDS 4
 static void mark(_Atomic uint32_t *target, uint64_t number) {
   for (unsigned i = 0; i < MARK_WORDS; i++) {
@@ -279,13 +279,13 @@ bool hak_os_is_address_limit(int pid, int resource) {
   return resource == RLIMIT_AS && (pid == 0 || pid == getpid());
 }
 
-// glibc's dynamic linker: where the kernel has put argc, argv, NULL and the environment.
+// From glibc's dynamic linker: where the kernel has put argc, argv, NULL and the environment.
 extern const long *__libc_stack_end __attribute__((weak));
 #define ARGUMENTS_MOST (1 << 24)
 
 char **hak_os_environ(void) {
   if (getauxval(AT_SECURE)) return NULL;
-  // NULL in .preinit_array: the C library has not been set up yet.
+  // environ is NULL in .preinit_array: the C library has not been set up yet.
   if (environ || !&__libc_stack_end || !__libc_stack_end) return environ;
   long argc = *__libc_stack_end;
   char **argv = (char **)(__libc_stack_end + 1);
@@ -305,7 +305,7 @@ const char *hak_os_env(const char *name) {
 }
 #endif
 
-// By number: the C library's functions are points where a thread can be cancelled, free is none.
+// By syscall number: the C library's functions are cancellation points, but free is not one.
 int hak_os_open_write(const char *path) {
   KEEP_ERRNO;
   return (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -351,8 +351,8 @@ bool hak_os_read_text(const char *path, char *text, size_t size) {
   return n > 0;
 }
 
-// A reader that has gone and a file that may not grow are errors like others: the thread gets no signal
-// for them but one that was pending before.
+// A closed pipe and a file that may not grow are errors like others: the thread gets no signal for
+// them, except one that was already pending.
 void hak_os_write(int fd, const char *text, size_t length) {
   KEEP_ERRNO;
   const uint64_t ours = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1);
@@ -411,7 +411,7 @@ unsigned hak_os_stack(void **frames, unsigned most) {
   return n > 0 ? (unsigned)n : 0;
 }
 
-// Its first call loads the unwinder.
+// The first call of backtrace loads the unwinder.
 void hak_os_stack_prepare(void) {
   void *frames[4];
   hak_os_stack(frames, 4);
@@ -430,7 +430,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   look_at_fault(info->si_addr);
   errno = saved_errno;
   if (!has_handler(&now)) {
-    // The access is tried again and ends the process, or a signal that was sent is.
+    // The access is retried and ends the process; a signal that was sent is raised again.
     sigaction(number, before, NULL);
     if (info->si_code <= 0) raise(number);
     return;
@@ -440,7 +440,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   else now.sa_handler(number);
 }
 
-// The kernel does about masks and stacks what it would have done for the handler that was there.
+// The kernel treats masks and stacks as it would have for the earlier handler.
 static void look_at(int number, struct sigaction *before) {
   sigaction(number, NULL, before);
   struct sigaction action = *before;
@@ -459,8 +459,8 @@ void hak_os_on_fault(void (*look)(const void *address)) {
 }
 
 _Noreturn void hak_os_abort(void) {
-  // abort() may flush or lock; the default action of SIGABRT is what is wanted.
-  // A handler the program installed still runs.
+  // Not abort(), which may flush or lock; the default action of SIGABRT is wanted.
+  // A handler that the program installed still runs.
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGABRT);

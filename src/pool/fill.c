@@ -6,19 +6,19 @@
 #include "os/os.h"
 #include "superslab/superslab.h"
 
-// So many times the sample's bytes get huge pages, or as many as are in use if that is more:
-// a program that grows is asked again each time it has doubled, or about that.
+// This many times the sample's bytes get huge pages, or as many bytes as are in use if that is
+// more: a growing program is sampled again each time it has about doubled.
 #define TRUST 8
-// Where blocks may be of several kinds each sample that is not in use doubles how many must be in
-// use, one after the other, before there is trust again: 2 to so many.
+// Where blocks may be of several kinds, each sample that is not in use doubles the number of
+// samples in a row that must be in use before there is trust again: from 2 to NEEDED.
 #define NEEDED 8
-// A thread may still be writing to a huge block, so it is looked at when that thread asks for
-// another, or when others have for so many.
+// A thread may still be writing to a huge block, so the block is looked at when that thread
+// requests another, or when other threads have requested this many.
 #define OTHERS 8
-// Zeros cleared in vain cost no memory that was not kept anyway.
+// Clearing in vain costs no memory that was not kept anyway.
 #define TRUST_WHEN_FREED 32
-// Where there are doubts, so many bytes go without before another look. Few: a sample may have been
-// looked at before the program wrote to it.
+// Where there are doubts, this many bytes go without huge pages before another look. Few, because a
+// sample may have been looked at before the program wrote to it.
 #define DOUBT ((int64_t)16 << 20)
 
 static bool is_asker(const hak_fill_t *fill) {
@@ -41,14 +41,14 @@ void hak_fill_sample(hak_fill_t *fill, void *p, size_t size) {
   hak_store_relaxed(&fill->sample, p);
 }
 
-// Between a half and one and a half times as many bytes: what doubles each time would find samples
-// of the same kind where a program asks for two by turns.
+// A pseudo-random number between half and one and a half times as many bytes: exact doubling would
+// find samples of the same kind each time where a program requests two kinds in turn.
 static int64_t about(int64_t bytes) {
   uint32_t random = (uint32_t)(bytes >> 12) * 0x9e3779b9u >> 24;
   return bytes / 2 + bytes / 256 * random;
 }
 
-// Whether as many samples in a row were in use as are needed, with this one.
+// Whether, with this one, as many samples in a row as needed were in use.
 static bool enough_in_a_row(hak_fill_t *fill, bool filled, uint32_t needed) {
   uint32_t row = hak_load_relaxed(&fill->row) + 1;
   bool enough = filled && row >= needed;
@@ -73,7 +73,7 @@ void hak_fill_learn(hak_fill_t *fill, void *p) {
   if (fill->huge) {
     uint32_t needed = hak_load_relaxed(&fill->needed);
     filled = enough_in_a_row(fill, filled, needed);
-    used = needed < 2 ? about(used) : 0; // the little that is known of mixed kinds is for few
+    used = needed < 2 ? about(used) : 0; // little is known of mixed kinds: trust few bytes
   }
   int64_t trusted = size * (fill->when_freed ? TRUST_WHEN_FREED : TRUST);
   if (trusted < used) trusted = used;

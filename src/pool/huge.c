@@ -9,21 +9,21 @@
 #include "superslab/superslab.h"
 
 #define UNIT_SHIFT 12 // pagemap entries count 4 KiB
-#define WASTE_PART 8  // a kept mapping may be longer than the block by one in so many
-#define LONGER_MOST 2 // or so many times as long while all of them are not much,
-#define LONGER_FEW 4  // or before it is split, beside less than
-#define FEW 3         // others
-// Beside so many blocks mappings touch each other, so that the kernel makes one of them: it allows
-// 65,530. Not those in which what is over would not matter, and huge pages may.
+#define WASTE_PART 8  // a kept mapping may be longer than the block by 1/WASTE_PART of it,
+#define LONGER_MOST 2 // or up to so many times as long while all huge blocks are few bytes,
+#define LONGER_FEW 4  // or, unsplit, up to so many times as long beside fewer than
+#define FEW 3         // so many other blocks
+// From so many blocks on, mappings touch each other, so that the kernel merges them: it allows
+// 65,530. Not above TOUCH_MOST, where the excess would not matter and huge pages may.
 #define MANY 16384
 #define TOUCH_MOST (16 * HAK_SUPERSLAB_SIZE)
 
-// Relaxed: statistics. Whether any was advised also decides whether a kept mapping may have huge
-// pages; it was counted before it was kept (C1).
+// Relaxed: statistics. Whether any block was advised also decides whether a kept mapping may have
+// huge pages; the advice was counted before the mapping was kept (C1).
 static _Atomic uint64_t count, advised;
 
-static hak_fill_t fill = {.huge = true}; // of plain blocks (see map) that a huge page fits into
-static hak_fill_t zeros = {.doubts = true, .when_freed = true}; // of blocks of zeros
+static hak_fill_t fill = {.huge = true}; // plain blocks (see map) that a huge page fits into
+static hak_fill_t zeros = {.doubts = true, .when_freed = true}; // zeroed blocks
 
 static uint64_t entry_for(size_t size, bool has_advice, bool touches) {
   uint64_t flags = (has_advice ? HAK_PAGEMAP_ADVISED : 0) | (touches ? HAK_PAGEMAP_TOUCHES : 0);
@@ -36,8 +36,8 @@ static size_t size_in(uint64_t entry, const void *p) {
   return (size_t)((entry & ~(HAK_PAGEMAP_ADVISED | HAK_PAGEMAP_TOUCHES)) >> 2) << UNIT_SHIFT;
 }
 
-// Bytes that a block's mapping has. If it touches, those behind the block are nobody's, and are not
-// resident.
+// Length of a block's mapping. If it touches the next one, its bytes behind the block belong to
+// nobody and are not resident.
 static size_t mapping_of(size_t size, bool touches) {
   return touches ? hak_align_up(size, HAK_SUPERSLAB_SIZE) : size;
 }
@@ -53,14 +53,14 @@ static void *move(void *p, size_t old_total, size_t new_total) {
   bool ours = true;
   if (hak_pagemap_prepare(target) && hak_os_move(p, old_total, new_total, target, &ours))
     return target;
-  // It has a page at most: lost only if both calls are refused.
+  // target has one page at most: it is lost only if both calls are refused.
   if (ours && !hak_os_unmap(target, new_total) && hak_os_commit(target, new_total))
     hak_huge_cache_unmap(target, new_total);
   return NULL;
 }
 
-// Whether a block may have a mapping that is up to so many times as long, as all of them together,
-// `all` bytes, are not much.
+// Whether a block may have a mapping that is up to `times` times as long, because all huge blocks
+// together, `all` bytes, are few.
 static bool may_be_longer(size_t have, size_t total, size_t times, uint64_t all) {
   return have <= total * times && all <= hak_huge_cache_room();
 }
@@ -71,7 +71,7 @@ static bool fits(size_t have, size_t total, size_t times) {
   return have - total <= total / WASTE_PART || may_be_longer(have, total, times, all);
 }
 
-// What a kept mapping has over, from where another can begin, is kept on its own. What is left of it.
+// Keeps the excess of a kept mapping on its own if another can begin in it. Returns what is left.
 static size_t split(char *p, size_t have, size_t total) {
   size_t front = hak_align_up(total, HAK_SUPERSLAB_SIZE);
   bool worth = have >= front + HAK_SUPERSLAB_SIZE / 2;
@@ -80,7 +80,7 @@ static size_t split(char *p, size_t have, size_t total) {
   return front;
 }
 
-// Makes a kept mapping one of *total bytes, or of more.
+// Makes a kept mapping *total bytes long, or leaves it longer.
 static void *fit(void *p, size_t have, size_t *total) {
   bool few = hak_load_relaxed(&count) < FEW, movable;
   bool close = fits(have, *total, few ? LONGER_FEW : 1);
@@ -107,21 +107,21 @@ static void advise(void *p, size_t total) {
   hak_fetch_add_relaxed(&advised, 1);
 }
 
-// The kernel makes mappings one that are alike; and nothing is to be resident behind a block.
+// The kernel merges mappings that are alike. Nothing behind a block may be resident.
 static void touch(char *p, size_t total, bool fresh) {
   size_t mapped = mapping_of(total, true);
   hak_os_huge_pages(p, mapped, false);
   if (!fresh && mapped > total) hak_os_discard(p + total, mapped - total);
 }
 
-// The block is what its entry says, `more` bytes more than before.
+// Publishes the block's entry; the block is `more` bytes longer than before.
 static void publish(void *p, uint64_t entry, int64_t more) {
   hak_pagemap_set(p, entry);
   hak_mapped_add(&hak_mapped.huge_bytes, more);
   hak_huge_cache_used();
 }
 
-// *mapped: bytes of the mapping, those of the block where more cannot be had or it gets huge pages.
+// *mapped: length of the mapping: that of the block if more is refused or it gets huge pages.
 static void *map(size_t total, size_t *mapped, size_t alignment, bool plain, bool *has_advice) {
   *has_advice = plain && may_have_huge_pages(total) && hak_fill_expected(&fill, total);
   bool longer = *mapped > total && !*has_advice;
@@ -137,17 +137,17 @@ static void *map(size_t total, size_t *mapped, size_t alignment, bool plain, boo
   return p;
 }
 
-// *old: bytes that may be other than zero, those that are kept.
+// *old: length of the kept mapping, the bytes that may be nonzero.
 HAK_INLINE void *reuse(size_t *mapped, bool plain, size_t *old) {
   void *p = hak_huge_cache_take(*mapped, old);
   if (p) p = fit(p, *old, mapped);
-  // It may have been advised when it was another block.
+  // The mapping may have been advised when it belonged to another block.
   if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *mapped, false);
   return p;
 }
 
-// Zeros that are written over are had for less by clearing a kept mapping than by its page faults.
-// When that has to be proved anew, it loses its pages.
+// If zeroed blocks are written in full, clearing a kept mapping costs less than its page faults.
+// When that has to be proved anew, the mapping loses its pages.
 HAK_NOINLINE static void *clear(size_t total, size_t *mapped) {
   bool expected = hak_fill_expected(&zeros, total);
   if (!expected && !hak_load_relaxed(&zeros.filled)) return NULL;
@@ -166,13 +166,13 @@ HAK_NOINLINE static void *clear(size_t total, size_t *mapped) {
 
 void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   size_t total = hak_align_up(size ? size : 1, hak_os_page_size);
-  // Large arrays of zeros are often used sparsely; who asks for pages may handle them one by one.
+  // Large zeroed arrays are often used sparsely; page-aligned memory may be handled page by page.
   bool plain = !zero && alignment < hak_os_page_size;
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
   bool touches = alignment == HAK_SUPERSLAB_SIZE && may_touch(total);
   size_t mapped = mapping_of(total, touches), old;
   char *p = NULL;
-  bool has_advice = false; // of one that was another block: not known
+  bool has_advice = false; // of a reused mapping: not known
   if (alignment == HAK_SUPERSLAB_SIZE)
     p = zero ? clear(total, &mapped) : reuse(&mapped, plain, &old);
   bool reused = p != NULL;
@@ -181,7 +181,7 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
     if (!p) return NULL;
     if (zero && !HAK_SECURE) hak_fill_sample(&zeros, p, total);
   }
-  // One that is of another length all the same is the block's as a whole.
+  // A mapping that has another length nonetheless belongs to the block as a whole.
   if (touches) touches = !has_advice && mapped == mapping_of(total, true);
   if (touches) touch(p, total, !reused);
   else total = mapped;
@@ -206,23 +206,23 @@ bool hak_huge_free(void *p) {
 
 static void *resize(void *p, uint64_t entry, size_t old_total, size_t total, bool *movable) {
   if (hak_os_resize(p, old_total, total, movable)) return p;
-  // The old entry must be gone before the kernel may reuse the address.
+  // The old entry must be cleared before the kernel may reuse the address.
   if (total < old_total || !*movable || !hak_pagemap_take(p, entry)) return NULL;
   void *target = move(p, old_total, total);
   if (!target) hak_pagemap_set(p, entry);
   return target;
 }
 
-// What a block of total bytes gets in addition when it grows, and may have over: an eighth, so
-// that growing in small steps costs a logarithmic number of system calls. What is not touched is
-// not resident. The secure library's seal has no place for more than 64 KiB.
+// Bytes that a block of total bytes gets in addition when it grows, and may keep in excess: an
+// eighth, so that growth in small steps costs a logarithmic number of system calls. Untouched
+// pages are not resident. The secure library's seal cannot store more than 64 KiB.
 static size_t spare(size_t total) {
   size_t part = hak_align_up(total / 8, hak_os_page_size);
   size_t most = hak_align_down((size_t)32 << 10, hak_os_page_size);
   return HAK_SECURE && part > most ? most : part;
 }
 
-// Of a block whose mapping stays as it is.
+// Resizes a block whose mapping stays the same.
 static void *resize_within(char *p, size_t old_total, size_t total) {
   if (total < old_total) {
     hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);
@@ -246,23 +246,23 @@ void *hak_huge_resize(void *p, size_t size) {
   if (touched && mapping_of(exact, true) == old_mapped) return resize_within(p, old_total, exact);
   if (total > old_total && total < old_total + spare(old_total))
     total = old_total + spare(old_total);
-  // What grows tells for itself. To keep its huge pages it need not be full to the end: it may grow
-  // by less than an eighth.
+  // A growing block is its own sample. To keep its huge pages it need not be full to the end: it
+  // may grow by less than an eighth.
   bool grows = total > old_total, had_advice = entry & HAK_PAGEMAP_ADVISED;
   size_t asked = had_advice ? old_total / 2 : old_total;
   bool full = grows && may_have_huge_pages(total) && hak_os_filled(p, asked);
   bool touches = grows ? !full && may_touch(total) : touched, movable;
   char *target = resize(p, entry, old_mapped, mapping_of(total, touches), &movable);
   if (!target && total < old_total) return p;
-  // Memory is short, or what may be locked: without what it need not have. Then without what is
-  // kept, which does not help where the block cannot be moved at all.
+  // Memory is short, or the locking limit is reached: try without the excess. Then try after giving
+  // kept mappings back, which does not help where the block cannot be moved at all.
   if (!target && mapping_of(total, touches) != exact)
     touches = false, target = resize(p, entry, old_mapped, total = exact, &movable);
   if (!target && movable && total < hak_os_address_limit() && hak_huge_cache_trim(0))
     target = resize(p, entry, old_mapped, total, &movable);
   if (!target) return NULL;
   if (target != p || total < old_total) hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);
-  // All of it: a mapping of two kinds could not be moved in one call.
+  // Advise all of it: a mapping of two kinds could not be moved in one call.
   if (full && !had_advice) advise(target, total);
   else if (touches) touch(target, total, grows);
   else if (grows && !full && had_advice) hak_os_huge_pages(target, total, false);
@@ -277,7 +277,7 @@ void *hak_huge_around(const void *p) {
   if (unit >> HAK_ADDRESS_BITS) return NULL;
   for (;; unit -= HAK_SUPERSLAB_SIZE) {
     const hak_pagemap_entry_t *entry = hak_pagemap_entry((void *)unit);
-    if (!entry) unit = hak_align_down(unit, leaf); // nothing in all of it
+    if (!entry) unit = hak_align_down(unit, leaf); // nothing in the whole leaf
     uint64_t value = entry ? hak_load_acquire(entry) : 0;
     if (value) {
       size_t size = size_in(value, (void *)unit);

@@ -11,18 +11,18 @@
 #define UNIT_SHIFT 12
 #define PLACES 256u
 
-// All in one OS page: fork copies it at one moment. A mapping is in one place at most,
-// and who swaps its word for 0 has it to himself.
+// All places are in one OS page: fork copies it at one moment. A mapping is in one place at
+// most, and the thread that swaps its word for 0 owns it.
 static struct {
   _Alignas(PLACES * sizeof(uint64_t)) _Atomic uint64_t place[PLACES];
 } cache;
-// Places from there on were never used. Relaxed: raised before a place is; who does not see it
-// does not know of the mapping either.
+// Places from this index on were never used. Relaxed: raised before such a place is used; a thread
+// that does not see it does not know of the mapping either.
 static _Atomic uint32_t places_used;
 static _Atomic uint64_t put_at[PLACES]; // ms; relaxed: an old time sends a mapping back early
 
-// Mappings that the kernel refused to take back, stacks whose links are in themselves: tried
-// again when the cache is tended or trimmed, those in the second after those in the first.
+// Stacks of mappings that the kernel refused to take back, linked through the mappings themselves.
+// They are tried again when the cache is tended or trimmed, the first stack before the second.
 typedef struct hak_refused {
   struct hak_refused *next;
   size_t size;
@@ -32,38 +32,38 @@ static _Atomic(hak_refused_t *) refused[2];
 #define TRIES_AT_LEISURE 1024
 
 // Bytes in all places and on their way in or out: added before a mapping gets its place
-// and taken off after it has left it, so the places never hold more. Relaxed: a sum
-// that every change adds to; no other word is read by it.
+// and subtracted after it has left it, so the places never hold more. Relaxed: a sum
+// to which every change is added; no other word is read because of it.
 static _Atomic uint64_t held;
 
-// How many bytes may stay is learnt, as is how many empty SuperSlabs (superslab/shared_pool.c),
-// but by doubling: a few mappings made soon after one did not stay, and it falls back when
-// half of it has sufficed for a while. All relaxed: they steer, nothing depends on them.
-// Until then none stays: what a peak leaves goes back at once.
+// How many bytes may stay is learnt, like the number of empty SuperSlabs (superslab/shared_pool.c).
+// The bound doubles when a few mappings were made soon after one did not stay, and halves when half
+// of it has sufficed for a while. All relaxed: they steer, nothing depends on them.
+// Until it is first raised none stays: what a peak leaves goes back at once.
 #define BOUND_MIN ((uint64_t)8 << 20)
-#define REGRET_MS 900 // below CALM_MS, after which what is kept would be gone again
+#define REGRET_MS 900 // below CALM_MS, after which a kept mapping would be gone again
 #define REGRETS_PER_DOUBLING 4
 #define CALM_MS 1000
-// Beside one mapping, no more than that in addition to as much as the program holds: all of it
-// may fall asleep. What a load had to map anew because of this is worth half of it: who
-// swings again and again keeps more each time.
+// Besides one mapping, kept bytes are limited to those of live huge blocks plus UNUSED_MOST: the
+// program may fall asleep with all of them. Half of what a load had to map anew because of this
+// limit is added to it: a load that swings again and again keeps more each time.
 #define UNUSED_MOST ((uint64_t)16 << 20)
 #define SWING_SHARE 2
-// Nor more, with what is in use, than was in use at most since the tending before the last, and an
-// eighth of that or so much: as lengths change, what is kept may be of no use.
+// Kept and live bytes together are limited to the peak of live bytes since the tending before the
+// last, plus an eighth of it or PEAK_LEAST: as lengths change, kept mappings may be of no use.
 #define PEAK_PART 8
 #define PEAK_LEAST ((uint64_t)8 << 20)
 static _Atomic uint64_t learnt; // bytes, BOUND_MIN or more, or 0
 static _Atomic uint64_t swung;  // bytes on top of UNUSED_MOST
 static _Atomic uint32_t regrets;
 static _Atomic uint64_t refused_at, unused_at, needed_at; // ms; unused_at: because of UNUSED_MOST
-// Bytes of all huge blocks, at most: since peak_since, and in the time before that.
+// Peak bytes of all huge blocks: since peak_since, and in the period before that.
 static _Atomic uint64_t peak, peak_before, peak_since;
 
 hak_huge_cache_counts_t hak_huge_cache_counts;
 
-// Mappings that differ by more are no substitute: what is cut off or added outweighs. Of one that is
-// longer and can be split, for a block of 1 MiB at least, nothing is lost.
+// Mappings whose lengths differ by a larger factor are no substitute: cutting or adding that much
+// costs more. A longer one that can be split, for a block of at least 1 MiB, loses nothing.
 #define DIFFER_MOST 4
 
 static uint64_t word_of(const void *p, size_t size) {
@@ -77,7 +77,7 @@ static size_t length_of(uint64_t word) {
 }
 
 static bool none_stays(void) {
-  return HAK_SECURE || hak_mapped_near_limit(); // what is freed must fault: secure library
+  return HAK_SECURE || hak_mapped_near_limit(); // secure library: freed memory must fault
 }
 
 static uint64_t bound_now(void) {
@@ -88,25 +88,25 @@ static uint64_t bound_now(void) {
 
 // Takes the word out of its place; false if another thread was faster.
 static bool take(unsigned i, uint64_t word) {
-  // Acquire: pairs with the release in hak_huge_cache_put: the last holder is done with
-  // the mapping and its entry.
+  // Acquire: pairs with the release in place: the last holder has finished
+  // with the mapping and its entry.
   return hak_cas_acquire(&cache.place[i], &word, (uint64_t)0);
 }
 
 static void left(size_t size) {
-  // Never below 0: in the child of a handler that came in between, it was counted anew.
+  // Never below 0: in the child of a fork by a handler that ran in between, held was counted anew.
   uint64_t had = hak_load_relaxed(&held), n;
   do n = had < size ? had : size;
   while (!hak_cas_relaxed(&held, &had, had - n));
   hak_mapped_add(&hak_mapped.cached_bytes, -(int64_t)n);
 }
 
-// One or more, linked.
+// Pushes one or more linked entries.
 static void push_refused(_Atomic(hak_refused_t *) *stack, hak_refused_t *entry) {
   for (hak_refused_t *next; entry; entry = next) {
     next = entry->next;
     entry->next = hak_load_relaxed(stack);
-    // Release: pairs with the acquire in try_again; link and size are there.
+    // Release: pairs with the acquire in try_again; link and size are written.
     while (!hak_cas_release(stack, &entry->next, entry)) {
     }
   }
@@ -114,20 +114,20 @@ static void push_refused(_Atomic(hak_refused_t *) *stack, hak_refused_t *entry) 
 
 void hak_huge_cache_unmap(void *p, size_t size) {
   if (hak_os_unmap(p, size)) return;
-  hak_os_discard(p, size); // the memory goes back at least
+  hak_os_discard(p, size); // at least the memory goes back
   hak_refused_t *entry = p;
   *entry = (hak_refused_t){.size = size};
   push_refused(&refused[0], entry);
 }
 
-// There may be many, most of which would fare no better: until so many have been refused again,
-// which are the last ones next time.
+// Tries to unmap refused mappings until `most` have been refused again: there may be many, and most
+// would fail as well. Those refused again come last the next time.
 static void try_again(unsigned most) {
   hak_refused_t *again = NULL;
   for (unsigned i = 0; i < 2 && most; i++) {
     if (hak_load_relaxed(&refused[i]) == NULL) continue;
-    // Acquire: pairs with the release in push_refused. All are this thread's now, so
-    // that none comes back to the stack while somebody looks at it.
+    // Acquire: pairs with the release in push_refused. This thread now owns all entries, so
+    // none returns to the stack while another thread looks at it.
     hak_refused_t *entry = hak_exchange_acq_rel(&refused[i], NULL), *next, *none = NULL;
     for (; entry && most; entry = next) {
       next = entry->next;
@@ -136,7 +136,7 @@ static void try_again(unsigned most) {
       again = entry;
       most--;
     }
-    // The rest in one step, if none came meanwhile. Release: as above.
+    // Pushes the rest in one step if the stack is still empty. Release: as above.
     if (entry && !hak_cas_release(&refused[0], &none, entry)) push_refused(&refused[0], entry);
   }
   push_refused(&refused[1], again);
@@ -156,7 +156,7 @@ static bool place(uint64_t word, uint64_t at) {
   return false;
 }
 
-// At least so many bytes of a mapping, from its end; those that went, 0: another thread was faster.
+// Evicts at least `much` bytes of a mapping, from its end; returns them, 0: another thread took it.
 #define ALL_OF_IT (SIZE_MAX / 2)
 static size_t evict(unsigned i, uint64_t word, size_t much) {
   uint64_t at = hak_load_relaxed(&put_at[i]);
@@ -164,7 +164,7 @@ static size_t evict(unsigned i, uint64_t word, size_t much) {
   char *p = start_of(word);
   size_t size = length_of(word), keep = 0;
   if (much + HAK_SUPERSLAB_SIZE < size) keep = hak_align_down(size - much, HAK_SUPERSLAB_SIZE);
-  // First, so that others find it while the kernel unmaps.
+  // Placed first, so that others find it while the kernel unmaps the rest.
   if (keep && !place(word_of(p, keep), at)) keep = 0;
   hak_huge_cache_unmap(p + keep, size - keep);
   left(size - keep);
@@ -172,7 +172,7 @@ static size_t evict(unsigned i, uint64_t word, size_t much) {
   return size - keep;
 }
 
-// Evicts of the mapping that was put in first so much, or all of it; the bytes, 0 if there is none.
+// Evicts `much` bytes or all of the mapping put in first; returns the bytes, 0 if there is none.
 static size_t evict_oldest(size_t much) {
   for (;;) {
     unsigned oldest = PLACES;
@@ -190,7 +190,7 @@ static size_t evict_oldest(size_t much) {
   }
 }
 
-// Evicts until no more than so many bytes are held; those that went.
+// Evicts until at most `most` bytes are held; returns the bytes evicted.
 static size_t evict_above(uint64_t most) {
   size_t sum = 0, went;
   uint64_t now;
@@ -210,7 +210,7 @@ void hak_huge_cache_used(void) {
   if (live > hak_load_relaxed(&peak)) hak_store_relaxed(&peak, live);
 }
 
-// So many bytes may be held beside so many that are in use.
+// Number of bytes that may be held beside `live` bytes in use.
 static uint64_t beside(uint64_t live) {
   if (none_stays()) return 0;
   uint64_t top = hak_load_relaxed(&peak), before = hak_load_relaxed(&peak_before);
@@ -220,8 +220,8 @@ static uint64_t beside(uint64_t live) {
   return top - live + more;
 }
 
-// So many bytes may be held when a mapping of size bytes is; 0: it may not.
-// *unused: less than otherwise, because of UNUSED_MOST.
+// Number of bytes that may be held including a mapping of size bytes; 0: it may not be kept.
+// *unused: the number is reduced because of UNUSED_MOST.
 static uint64_t bound_with(size_t size, bool *unused) {
   uint64_t bound = bound_now(), live = hak_load_relaxed(&hak_mapped.huge_bytes);
   if (size > bound) return 0;
@@ -232,8 +232,8 @@ static uint64_t bound_with(size_t size, bool *unused) {
   return most > size ? most : size;
 }
 
-// Kept mappings that end where it starts, or start where it ends, become part of it, up to `most`
-// bytes. They may be several to the kernel, which then does not move them in one call.
+// Kept mappings that end where p starts, or start where it ends, become part of it, up to `most`
+// bytes. To the kernel they may remain several, which it does not move in one call.
 static void *join(char *p, size_t *size, uint64_t most) {
   for (unsigned i = 0; i < hak_load_relaxed(&places_used); i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
@@ -269,11 +269,11 @@ void hak_huge_cache_put(void *p, size_t size) {
   }
 }
 
-// Of a request `fresh` bytes have to be mapped because they were not kept.
+// `fresh` bytes of a request for size bytes have to be mapped because they were not kept.
 static void missed(size_t size, size_t fresh) {
   uint64_t now = hak_os_clock_ms(), most = hak_option(HUGE_CACHE);
   evict_above(beside(hak_load_relaxed(&hak_mapped.huge_bytes) + size));
-  // One that is longer than all that may be kept teaches nothing, nor that it cannot be had.
+  // A request above all that may be kept teaches nothing, nor does one without a recent refusal.
   if (size > most || now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
   hak_store_relaxed(&needed_at, now);
   if (now - hak_load_relaxed(&unused_at) <= REGRET_MS && hak_load_relaxed(&swung) < most)
@@ -320,15 +320,15 @@ size_t hak_huge_cache_trim(size_t keep) {
   return evict_above(keep);
 }
 
-// What is kept is in SuperSlabs or in places. The kernel refuses memory, as opposed to address
-// space, by sums (strict overcommit, RLIMIT_DATA) or by the length alone (of one mapping, all memory
-// and swap): so if it refuses the request less all of that, giving it back is in vain. Address
-// space and the number of mappings are no such sums: if that may be what lacks, it is tried, as it is
-// under RLIMIT_AS, where what is reserved goes back as well.
+// Kept memory is in SuperSlabs or in places. The kernel refuses memory (but not address space)
+// by sums (strict overcommit, RLIMIT_DATA) or by the length alone (of one mapping, all memory and
+// swap). So if it also refuses the request less all kept bytes, giving those back is in vain.
+// Address space and the number of mappings are not such sums: if one of these may be short, giving
+// back is tried, as under RLIMIT_AS, where reserved address space goes back as well.
 HAK_COLD bool hak_huge_cache_may_serve(size_t size) {
   size_t limit = hak_os_address_limit();
   if (limit != SIZE_MAX) return size < limit;
-  // Relaxed, all of it: what others give or take meanwhile, a moment later would not have been there.
+  // All relaxed: what others give or take meanwhile could as well have come a moment later.
   uint64_t most =
       hak_load_relaxed(&hak_mapped.superslab_bytes) + hak_load_relaxed(&hak_mapped.cached_bytes);
   if (hak_load_relaxed(&refused[0]) || hak_load_relaxed(&refused[1])) return true;
@@ -341,7 +341,7 @@ HAK_COLD bool hak_huge_cache_may_serve(size_t size) {
   }
   size += hak_align_up(most, hak_os_page_size);
   if (!(p = hak_os_reserve(size, hak_os_page_size))) return true;
-  hak_os_unmap(p, size); // if that is refused, address space is lost, no memory
+  hak_os_unmap(p, size); // if that is refused, address space is lost, but no memory
   return false;
 }
 
@@ -349,12 +349,12 @@ void hak_huge_cache_tend(void) {
   uint64_t now = hak_os_clock_ms();
   if (none_stays()) evict_above(0);
   if ((int64_t)(now - hak_load_relaxed(&needed_at)) >= CALM_MS) {
-    hak_store_relaxed(&needed_at, now); // once, as threads that end come by more often
+    hak_store_relaxed(&needed_at, now); // once per period: threads that end call this more often
     uint64_t half = hak_load_relaxed(&learnt) / 2;
     hak_store_relaxed(&learnt, half < BOUND_MIN ? 0 : half);
     hak_store_relaxed(&swung, hak_load_relaxed(&swung) / 2);
   }
-  // Of what is used a little, and is young therefore, what nobody took goes back as well.
+  // Kept bytes beyond what the peak allows go back too: mappings that are used a little stay young.
   if ((int64_t)(now - hak_load_relaxed(&peak_since)) >= CALM_MS) {
     hak_store_relaxed(&peak_since, now);
     hak_store_relaxed(&peak_before, hak_load_relaxed(&peak));
@@ -365,13 +365,13 @@ void hak_huge_cache_tend(void) {
   }
   for (unsigned i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
-    // Signed: it may have been put after the clock was asked.
+    // Signed: it may have been put after the clock was read.
     if (word && (int64_t)(now - hak_load_relaxed(&put_at[i])) >= CALM_MS) evict(i, word, ALL_OF_IT);
   }
 }
 
-// No block is in a kept mapping. Pages of entries may have been copied before these were taken, of
-// parts that were joined too, or after others were set, or with the root that has no leaf yet.
+// A kept mapping contains no block. But fork may have copied pages of entries before these were
+// taken (also those of joined parts), or after others were set, or the root before it had the leaf.
 static void forget(char *p, size_t size) {
   for (char *end = p + size; p < end; p += HAK_SUPERSLAB_SIZE) {
     hak_pagemap_entry_t *entry = hak_pagemap_entry(p);
@@ -384,7 +384,7 @@ void hak_huge_cache_after_fork(void) {
   for (uint32_t i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
     if (!word) continue;
-    // The page of this word may have been copied before it was raised.
+    // The page of places_used may have been copied before it was raised.
     if (hak_load_relaxed(&places_used) <= i) hak_store_relaxed(&places_used, i + 1);
     forget(start_of(word), length_of(word));
     if (hak_pagemap_prepare(start_of(word))) {
@@ -397,6 +397,6 @@ void hak_huge_cache_after_fork(void) {
   hak_store_if_other(&held, sum);
   uint64_t had = hak_load_relaxed(&hak_mapped.cached_bytes);
   if (had != sum) hak_mapped_add(&hak_mapped.cached_bytes, (int64_t)(sum - had));
-  // Its links may be older than its top, for the same reason: the child forgets them.
+  // For the same reason a stack's links may be older than its top: the child forgets the stacks.
   for (unsigned i = 0; i < 2; i++) hak_store_if_other(&refused[i], (hak_refused_t *)NULL);
 }

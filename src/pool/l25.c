@@ -3,18 +3,18 @@
 #include "os/os.h"
 #include "pool/fill.h"
 
-// Pages that are looked at of each block beside the sample.
+// Pages looked at in each block other than the sample.
 #define PAGES_OF_OTHERS 2
 
-// Whether all blocks in the sample's SuperSlab are in use as it is, and need three quarters of
-// their slabs at least: a program that asks for blocks of several kinds by turns may have the
+// Whether all blocks in the sample's SuperSlab are in use like the sample, and need at least three
+// quarters of their slabs: a program that requests blocks of several kinds in turn may have the
 // same kind first in each SuperSlab, and with huge pages all of a block's last slab is resident.
-// If another SuperSlab has come to that place meanwhile, its blocks tell as much.
+// If another SuperSlab has taken that place meanwhile, its blocks tell as much.
 static bool others_are_filled(const hak_slab_t *slab, const void *p) {
   const char *base = (const char *)hak_align_down((uintptr_t)p, HAK_SUPERSLAB_SIZE);
   slab -= hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1);
   size_t bytes = 0, slabs = 0;
-  bool inside = false; // of a block
+  bool inside = false; // the slab belongs to a block
   for (unsigned i = 0; i < HAK_SLABS_PER_SUPERSLAB; i++, slab++) {
     uint8_t kind = hak_load_relaxed(&slab->kind);
     inside = kind == HAK_KIND_L25 || (inside && kind == HAK_KIND_INTERIOR);
@@ -28,7 +28,7 @@ static bool others_are_filled(const hak_slab_t *slab, const void *p) {
   return bytes >= (slabs << HAK_SLAB_SHIFT) / 4 * 3;
 }
 
-// Other threads may be writing to theirs: not before the second time it counts.
+// Other threads may still be writing to theirs: a negative result counts only the second time.
 static hak_fill_found_t look(const void *p, size_t size) {
   static _Atomic bool again;
   const hak_slab_t *slab = hak_slab_lookup(p);
@@ -38,13 +38,13 @@ static hak_fill_found_t look(const void *p, size_t size) {
   return filled ? HAK_FILL_YES : later ? HAK_FILL_LATER : HAK_FILL_NO;
 }
 
-// Of blocks in SuperSlabs that were mapped for them. A look for each SuperSlab shows in the time of
-// blocks that are hardly used.
+// For blocks in SuperSlabs that were mapped for them. A look at each SuperSlab takes noticeable
+// time where blocks are hardly used.
 static hak_fill_t fill = {.doubts = true, .look = look};
 
 static bool map(size_t size, unsigned at, bool gaps, hak_claim_t *claim) {
-  // Never in the secure library: sealing writes to blocks that the program may leave alone. Nor
-  // where the next such blocks would leave slabs between them.
+  // Never in the secure library: sealing writes to blocks that the program may not touch. Nor
+  // where the next such blocks would leave unused slabs between them.
   bool fills = !HAK_SECURE && !gaps && hak_fill_allowed(HAK_SUPERSLAB_SIZE) &&
                hak_fill_expected(&fill, HAK_SUPERSLAB_SIZE);
   if (!hak_pool_map(hak_l25_slabs(size), at, fills, claim)) return false;
@@ -62,8 +62,8 @@ void *hak_l25_alloc(size_t size, size_t alignment, bool *zeroed) {
   return hak_l25_make(got.slab, size, alignment > 1);
 }
 
-// What the last OS page of a block has left over is a gap in front of it, so that no more pages are
-// touched: one HAK_COLOUR if there is room, at most eight: docs/decisions/0013-colour.md
+// The leftover of a block's last OS page becomes a gap in front of the block, so that no more pages
+// are touched: one HAK_COLOUR if there is room, at most eight: docs/decisions/0013-colour.md
 #define COLOURS 8
 static size_t gap_for(const hak_slab_t *head, size_t size) {
   size_t colours = (hak_align_up(size, HAK_L25_GRAIN) - size) / HAK_COLOUR;
@@ -71,7 +71,7 @@ static size_t gap_for(const hak_slab_t *head, size_t size) {
   return colours ? HAK_COLOUR + hak_colour(colours, hak_slab_index(head)) : 0;
 }
 
-// The run of head has n slabs, of which those from `from` on are new to it.
+// Makes the run of head n slabs long; those from `from` on are new to it.
 static void join(hak_slab_t *head, unsigned from, unsigned n) {
   head->run = (uint8_t)n;
   for (unsigned i = from; i < n; i++) {
@@ -92,7 +92,7 @@ void *hak_l25_make(hak_slab_t *head, size_t size, bool aligned) {
 
 bool hak_l25_claim(hak_slab_t *head) {
   uint8_t kind = HAK_KIND_L25;
-  // Of two threads that free the same block one wins here; the slabs themselves
+  // Of two threads that free the same block only one wins here; the slabs themselves
   // are published by the release in hak_pool_release.
   if (!hak_cas_relaxed(&head->kind, &kind, (uint8_t)HAK_KIND_FREE)) return false;
   head->last_kind = HAK_KIND_L25;
@@ -118,7 +118,7 @@ bool hak_l25_resize(hak_slab_t *head, size_t size) {
   join(head, have, n);
   hak_fill_forget(&fill, hak_slab_start(head));
   if (n > have) return true;
-  hak_fill_mistrust(&fill); // it had been larger than it was to be
+  hak_fill_mistrust(&fill); // the block had been larger than the program needed
   for (unsigned i = n; i < have; i++) hak_store_relaxed(&head[i].kind, HAK_KIND_FREE);
   hak_pool_release(head + n, have - n);
   return true;

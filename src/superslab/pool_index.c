@@ -7,10 +7,10 @@
 #define GROUPS (HAK_SUPERSLABS_MAX / 64)
 
 hak_index_group_t hak_index_groups[GROUPS];
-// A bit per group, but the first, which hak_index_find always looks at: most processes do without.
+// A bit per group but the first, which hak_index_find always looks at: most processes need no bit.
 static hak_index_group_t summary[GROUPS / 64];
 
-// Whoever clears the summary meanwhile has seen the group without the bit, and looks again.
+// A thread that clears the summary meanwhile saw the group without the bit, and looks again.
 static void set_bit(unsigned set, uint32_t number) {
   uint32_t group = number / 64;
   uint64_t group_bit = UINT64_C(1) << (group % 64);
@@ -69,9 +69,9 @@ static unsigned sets_of(uint64_t word) {
          (unsigned)(eights != 0) << 3 | sixteens << 4;
 }
 
-// want: the sets of word, which the mask was a moment ago. The loop ends only when the mask
-// is still the one that was published, so the last of several racing callers leaves the
-// index right (model P2).
+// want: the sets of word, the value of the mask a moment ago. The loop ends only when the mask
+// is still the one that was published, so the last of several racing callers leaves the index
+// right (model P2).
 static void publish(uint32_t number, uint64_t word, unsigned want) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
   uint64_t bit = UINT64_C(1) << (number % 64);

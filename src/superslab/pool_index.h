@@ -1,8 +1,8 @@
-// pool_index.h: which SuperSlabs are worth trying: sets of them, as bits, by what their
-// free masks say (protocol P2). A hint, kept right by whoever changes a mask; the mask is
-// the truth. For shared_pool.c alone.
+// pool_index.h: which SuperSlabs are worth trying: sets of SuperSlabs, as bits, by what their
+// free masks say (protocol P2). The index is a hint, kept right by whoever changes a mask; the
+// mask is the truth. For shared_pool.c; superslab.c asks hak_index_has.
 //
-// Any thread may call anything here at any time, but rebuild.
+// Any thread may call anything here at any time, except rebuild.
 // Tests: test/unit/test_shared_pool.c, test/model/index.pml.
 
 #ifndef HAK_SUPERSLAB_POOL_INDEX_H
@@ -53,12 +53,12 @@ HAK_INLINE bool hak_index_has(unsigned set, uint32_t number) {
   return hak_load_relaxed(&hak_index_groups[number / 64].set[set]) >> number % 64 & 1;
 }
 
-// Brings the index in line with the SuperSlab's free mask. Everyone who changed that calls
-// one of the two: change if it was `now` right after the change, and `old` before.
+// Brings the index in line with the SuperSlab's free mask. Every thread that changes the mask
+// calls one of the two: change, if the mask was `old` before the change and `now` right after it.
 void hak_index_publish(uint32_t number);
 void hak_index_change(uint32_t number, uint64_t old, uint64_t now);
 
-// After fork in the child, single-threaded: the summary again from the groups.
+// In the child after fork, single-threaded: rebuilds the summary from the groups.
 void hak_index_rebuild(void);
 
 #endif

@@ -1,17 +1,17 @@
-// seal.h: what the secure library keeps in the blocks themselves: the tail word that
-// seals a block, the bytes between the request and the tail, and the links of free
-// lists. The default library has links only, as they are.
+// seal.h: what the secure library keeps in the blocks themselves: the tail word that seals a
+// block, the bytes between the request and the tail, and the links of free lists. The default
+// library has plain links only.
 //
 //   block of the program:  | size bytes | slack bytes, the first 8 a pattern | tail word |
 //   tail word = key(address) ^ (slack << 48 | state)
 //
-// The key is a keyed hash of the block's address and odd, so a word that was copied,
-// overwritten (a single NUL too) or never written is no seal: whoever has a pointer
-// knows from the word alone whether it is a live block, and of which size. A link is
-// encoded with the key and a second secret, and leads to a block of the same slab.
+// The key is a keyed hash of the block's address, and odd. So a word that was copied,
+// overwritten (even by a single NUL) or never written is no seal: the word alone tells whether
+// a pointer is a live block, and of which size. A link is encoded with the key and a second
+// secret, and leads to a block of the same slab.
 //
-// A word belongs to whom its block belongs to: the thread that allocates or frees it, then who
-// has the heap that holds it back.
+// A word belongs to the thread that its block belongs to: the one that allocates or frees it,
+// then the one with the heap that holds it back.
 // Tests: test/abort/secure.c, test/misuse.
 
 #ifndef HAK_SUPERSLAB_SEAL_H
@@ -45,17 +45,17 @@ HAK_INLINE void hak_seal_resize(HAK_UNUSED void *block, HAK_UNUSED size_t place,
 
 typedef struct {
   uint64_t mix, factor; // of the key
-  uint64_t link;        // of links, beside the key
+  uint64_t link;        // of links, besides the key
   uint64_t pattern;     // of the slack
   uint64_t fill;        // of freed blocks (HAKMEM_SECURE_FILL)
-  uint64_t fill_bytes;  // so much of them, 0: none
-  bool plain;           // HAK_FILL_BYTES, and every tiny block may be held
+  uint64_t fill_bytes;  // so many bytes of each are filled, 0: none
+  bool plain;           // fill_bytes is HAK_FILL_BYTES, and every tiny block may be held
   uint64_t held_bytes;  // HAKMEM_SECURE_QUARANTINE
 } hak_secret_t;
 HAK_INTERNAL extern hak_secret_t hak_secret; // read-only once set
 // Once, after the options are known.
 void hak_seal_init(void);
-// Some 64 bits that cannot be foretold; any thread.
+// 64 unpredictable bits; any thread.
 uint64_t hak_seal_random(void);
 
 // Number of a set bit, one of the lowest `among`; mask is not 0.
@@ -73,8 +73,8 @@ HAK_INLINE unsigned hak_seal_pick(uint64_t mask, unsigned among) {
 #define HAK_SEAL_HELD ((uint64_t)1 << 40) // freed by the program, in quarantine
 #define HAK_SEAL_FREE ((uint64_t)2 << 40) // the allocator may hand it out
 
-// The slack of a live block from its value. Turned around, the state is above it: that of any
-// other block or word is more than a tiny or L2 block has. Of a larger one look at the state.
+// The slack of a live block from its value. The rotation puts the state above the slack, so any
+// other block or word gives more than a tiny or L2 block has. For a larger block look at the state.
 _Static_assert(HAK_L2_MAX <= HAK_SEAL_SLACK_MAX, "no state passes for slack");
 HAK_INLINE uint64_t hak_seal_slack(uint64_t value) {
   return value << (64 - HAK_SEAL_SLACK_SHIFT) | value >> HAK_SEAL_SLACK_SHIFT;
@@ -84,7 +84,7 @@ HAK_INLINE uint64_t hak_seal_key(const void *block) {
   return (((uintptr_t)block ^ hak_secret.mix) * hak_secret.factor) | 1;
 }
 
-// place: the bytes of the block, of its class, L2.5 run or mapping.
+// place: bytes of the block, that is, of its class, L2.5 run or mapping.
 HAK_INLINE uint64_t *hak_seal_word(const void *block, size_t place) {
   return (uint64_t *)((uintptr_t)block + place - HAK_TAIL);
 }
@@ -95,12 +95,12 @@ HAK_INLINE void hak_seal_write(void *block, size_t place, uint64_t value) {
   *hak_seal_word(block, place) = value ^ hak_seal_key(block);
 }
 
-// A link that was overwritten: reported; the rest of the list is lost.
+// Reports a link that was overwritten; the rest of the list is lost.
 HAK_COLD void *hak_link_broken(void *block);
 HAK_INLINE void hak_link_set_keyed(void *block, void *next, uint64_t key) {
   *(uint64_t *)block = (uintptr_t)next ^ key ^ hak_secret.link;
 }
-// False: it was overwritten.
+// False: the link was overwritten.
 HAK_INLINE bool hak_link_read(const void *block, uint64_t key, void **link) {
   uint64_t next = *(const uint64_t *)block ^ key ^ hak_secret.link;
   if (HAK_UNLIKELY((next ^ (uintptr_t)block) >> HAK_SLAB_SHIFT) && next != 0) return false;
@@ -120,8 +120,8 @@ HAK_INLINE void *hak_link_get(void *block) {
 
 typedef uint64_t __attribute__((aligned(1), may_alias)) hak_unaligned_t;
 
-// How many bytes of slack are lacking to 8, for which the request's last ones stand in. Without
-// a branch: nobody could predict it.
+// How many bytes the slack lacks to 8; the request's last bytes stand in for them. Without a
+// branch, which could not be predicted.
 HAK_INLINE size_t hak_seal_lacking(size_t slack) {
   int64_t more = (int64_t)slack - 8;
   return (size_t)-(more & (more >> 63));
@@ -138,15 +138,15 @@ HAK_INLINE bool hak_seal_edge_whole(const void *block, size_t place, size_t slac
   return (*hak_seal_edge(block, place, slack) ^ hak_secret.pattern) >> half >> half == 0;
 }
 
-// A block of a tiny slab that just left its free list, with the link that it had, becomes
-// one of `size` bytes. The edge may reach into the request, whose contents are of no
-// account yet.
+// Seals a block of a tiny slab that just left its free list, still with the link that it had,
+// as one of `size` bytes. The edge may reach into the request, whose contents do not matter
+// yet.
 HAK_INLINE void hak_seal_new(void *block, size_t place, size_t size, uint64_t key) {
   size_t slack = place - HAK_TAIL - size;
   *hak_seal_edge(block, place, slack) = hak_secret.pattern;
   *hak_seal_word(block, place) = key ^ ((uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
 }
-// The same for one with contents to keep.
+// The same for a block with contents to keep.
 void hak_seal_resize(void *block, size_t place, size_t size);
 
 // Puts the first seal onto a block that was never used.
@@ -159,28 +159,28 @@ HAK_INLINE void hak_seal_check_free(void *block, size_t place, uint64_t key) {
     hak_misuse_written(block, place - HAK_TAIL);
 }
 
-// Whether block is live and nothing was written behind it; size is what was asked for.
-// Otherwise reported.
+// Whether block is live and nothing was written behind it; if not, that is reported. size:
+// what was asked for.
 bool hak_seal_find(const void *block, size_t place, const char *function, size_t *size);
-// The size of a block that is live, else what could be asked for at most.
+// The size of a live or quarantined block, else the most that could have been asked for.
 size_t hak_seal_size(const void *block, size_t place);
 
-// What a freed block is filled with, and whether it still is: as many of its first bytes
-// as HAKMEM_SECURE_FILL_BYTES says, in steps of 16, and the last 16.
+// Fills a freed block, or tells whether it still is filled: as many of its first bytes as
+// HAKMEM_SECURE_FILL_BYTES says, in steps of 16, and the last 16.
 typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) hak_pair_t;
 #define HAK_FILL_BYTES 32                 // the default
 void hak_seal_fill_any(void *block, size_t span);
 bool hak_seal_filled_any(const void *block, size_t span);
 
-// So many bytes of a block count as its own then: some slack as well, or there would be less
-// than a pair; of the smallest blocks a word.
+// How many bytes of a block count as its own for the fill: some slack too where there would be
+// less than a pair; in the smallest blocks a word.
 HAK_INLINE size_t hak_seal_span(size_t place, size_t slack) {
   size_t size = place - HAK_TAIL - slack;
   size_t least = place == HAK_MIN_BLOCK ? sizeof(uint64_t) : sizeof(hak_pair_t);
   return size < least ? least : size;
 }
 
-// The same where hak_secret.plain.
+// The same if hak_secret.plain is set.
 HAK_INLINE void hak_seal_fill(void *block, size_t span) {
   hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
   if (HAK_UNLIKELY(span < sizeof fill)) {

@@ -9,66 +9,66 @@
 #include "superslab/seal.h"
 #include "superslab/superslab.h"
 
-// Slabs in use at which a SuperSlab counts as well used, and at most so many when
-// it drains (docs/decisions/0011-tiers.md).
+// A SuperSlab counts as well used from USED_WELL_SLABS slabs in use on, and drains when at
+// most DRAINING_SLABS are (docs/decisions/0011-tiers.md).
 #define USED_WELL_SLABS 24
 #define DRAINING_SLABS 8
 
 hak_pool_counts_t hak_pool_counts;
 
-// SuperSlabs without room that a search for a run looks at in each band, so that it takes
-// one in which the run fits closely (docs/decisions/0022-runs.md).
+// In each band, a search for a run looks at so many SuperSlabs without room, to find one in
+// which the run fits closely (docs/decisions/0022-runs.md).
 #define LOOKS 16u
 
-static _Atomic uint32_t empty_low;   // least empty_count since idle ones were looked for
+static _Atomic uint32_t empty_low;   // lowest empty_count since the last look for idle ones
 static _Atomic uint32_t empty_count; // about how many SuperSlabs are empty
 
-// How many empty SuperSlabs are kept is learnt: one that is committed soon after one
-// was evicted is a regret, and would not have been had one more been kept. So each lets
-// one more stay (of many an eighth more), and half of them go once none has happened for
-// a while. A peak that is freed once therefore goes back at once, and a load that swings
-// pays for the first swings only. All relaxed: they steer, nothing depends on them.
+// The number of empty SuperSlabs to keep is learnt. A commit soon after an eviction is a
+// regret: keeping one more would have avoided it. So each regret raises the limit by one (plus
+// an eighth of it), and the limit is halved once there was no regret for a while. A peak that
+// is freed once therefore goes back at once, and a load that swings pays for its first swings
+// only. All relaxed: they steer, nothing depends on them.
 #define REGRET_MS 900
 #define CALM_MS 1000
 #define KEEP_MAX 4096
-static _Atomic uint32_t keep_limit;               // if above hak_pool_kept
+static _Atomic uint32_t keep_limit;               // in effect if above hak_pool_kept
 static _Atomic uint64_t evicted_at, regretted_at; // ms
 
-// hak_pool_tend: every TEND_MS a part of a sweep over all SuperSlabs, of which one begins
-// every CALM_MS. A free slab that was free at the sweep before has been idle for as long.
+// hak_pool_tend does a part of a sweep over all SuperSlabs every TEND_MS; a sweep begins every
+// CALM_MS. A slab that is free and was free at the sweep before has been idle for as long.
 #define TEND_MS 50
 #define TEND_LOOKS 1024 // SuperSlabs looked at in a part
-#define TEND_PURGES 8   // at most so many of them purged
+#define TEND_PURGES 8   // at most so many of them purged in it
 #define IDLE_SLABS 4    // in a HOT SuperSlab: fewer are not worth a huge page
-static _Atomic uint64_t tended_at, looked_at, second_at; // ms; tended_at: PART_MS, too
+static _Atomic uint64_t tended_at, looked_at, second_at; // ms; tended_at also times PART_MS
 static _Atomic uint32_t sweep_next;                      // number of a SuperSlab; 0: no sweep
 
-// Those that are idle go in parts, every PART_MS: each costs some 50 to 300 us. PART at a call, or
-// where calls are rare as many as are needed that all are gone within GONE_MS, but PART_MAX at most.
-// Relaxed: it steers.
+// Idle empty SuperSlabs are evicted in parts, every PART_MS, as each costs some 50 to 300 us.
+// A call evicts PART of them, or, where calls are rare, as many as needed for all to be gone
+// within GONE_MS, but PART_MAX at most. Relaxed: they steer.
 #define PART 16
 #define PART_MAX 128
 #define PART_MS 5
 #define GONE_MS 1000
-static _Atomic uint32_t going, going_all; // SuperSlabs: still, at first
+static _Atomic uint32_t going, going_all; // idle SuperSlabs still to go; at the start
 
-// The pages of free slabs in SuperSlabs that drain go back as these get sparser: of each when it, or
-// another, has got sparse once more, for a load that only swings may turn round before. But not
-// while such SuperSlabs are needed again at once (base/regret.h): pauses of CALM_MS.
-// The number of the one that got sparse last, 0: none, is relaxed: it steers, and purge claims.
+// The pages of free slabs in draining SuperSlabs are purged as these get sparser: of each when
+// it, or another, got sparse once more, as a load that only swings may turn round before. Not
+// in a pause (CALM_MS) after such SuperSlabs were needed again at once (base/regret.h).
+// sparse_last: the one that got sparse last, 0: none. Relaxed: it steers, and purge claims.
 static _Atomic uint32_t sparse_last;
 static hak_regret_t drain_regret;
 static const hak_regret_rule_t drain_rule = {
     .soon = REGRET_MS, .few = 4, .least = CALM_MS, .most = CALM_MS};
 
-// And of HOT ones (HAKMEM_PURGE=2): one from which slabs came back, or a huge page in which a
-// slab was trimmed, waits until some others have followed, for it may soon be empty.
+// The same for HOT ones (HAKMEM_PURGE=2): one to which slabs were released, or a huge page in
+// which a slab was trimmed, waits until some others have followed, as it may soon be empty.
 static hak_regret_t hot_regret;
 static const hak_regret_rule_t hot_rule = {
     .soon = REGRET_MS, .few = 2, .least = CALM_MS, .most = HAK_PAUSE_MAX_MS};
 
-// What becomes of the word when slabs are claimed and released. One that drains
-// and is claimed from is HOT until it has been well used again.
+// The free mask word after slabs are claimed, and after they are released. A draining
+// SuperSlab that is claimed from is HOT until it has been well used again.
 static uint64_t word_claimed(uint64_t word, uint32_t bits) {
   uint32_t mask = (uint32_t)word & ~bits;
   bool used_well =
@@ -85,11 +85,11 @@ static uint64_t word_released(uint64_t word, uint32_t bits) {
   return drains && hak_option(TIERS) ? word | HAK_SUPERSLAB_DRAINING : word;
 }
 
-// The caller has claimed bits, a run or single slabs: the descriptor of the first.
+// The caller has claimed bits, a run or single slabs. Returns the descriptor of the first.
 static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
   hak_slab_t *slabs = hak_slab_at(number << HAK_SLABS_SHIFT);
-  // Relaxed is enough: only the owner of the slabs asks and only who holds them, or the
-  // whole SuperSlab, clears; both are ordered by the claims on free_mask.
+  // Relaxed is enough: only the owner of the slabs reads the bits, and only the holder of the
+  // slabs or of the whole SuperSlab clears them; both are ordered by the claims on free_mask.
   uint32_t dirty =
       atomic_fetch_or_explicit(&hak_registry.superslabs[number].dirty, bits, memory_order_relaxed);
   hak_slab_t *first = slabs + hak_low_bit(bits);
@@ -99,12 +99,12 @@ static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
   return first;
 }
 
-#define RANDOM_SLABS 8 // secure library: a single slab is one of so many
+#define RANDOM_SLABS 8 // secure library: a single slab is picked from so many
 
 // Single slabs come from the low end and runs from the high end, which keeps long
 // runs together.
 static uint32_t choose(uint32_t mask, unsigned n, unsigned more) {
-  bool placed = more >= HAK_SLABS_PER_SUPERSLAB; // it is hak_pool_at
+  bool placed = more >= HAK_SLABS_PER_SUPERSLAB; // more is hak_pool_at
   uint32_t runs = hak_runs_of(mask, n) & (placed ? more : HAK_ALL_FREE), rest = mask;
   if (!runs) return 0;
   if (n > 1 || placed) return hak_ones(hak_high_bit(runs), n);
@@ -118,17 +118,18 @@ static void took(uint32_t number, uint32_t bits, unsigned n, hak_claim_t *claim)
   claim->more = n > 1 ? 0 : (bits & (bits - 1)) >> hak_low_bit(bits);
 }
 
-// One less is empty. Relaxed and racy: it steers how many are given back, off by one at worst.
+// One SuperSlab less is empty. Relaxed and racy, off by the threads at work: it steers how many
+// go back.
 static void one_empty_less(void) {
   uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
   if ((int32_t)left < (int32_t)hak_load_relaxed(&empty_low)) hak_store_relaxed(&empty_low, left);
 }
 
-// bits were claimed of word: what that tells.
+// bits were claimed from word: returns the source, and counts regrets.
 static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
   hak_source_t source = HAK_FROM_POOL;
-  // Relaxed, all of it: it steers. Of an empty one, the others are needed next: it has the pages of
-  // those that were freed last, and are claimed first, if the load goes back as it came.
+  // Relaxed, all of it: it steers. Of an empty SuperSlab all slabs count as needed soon: those
+  // freed last still have their pages, and are claimed first if the load goes back as it came.
   _Atomic uint32_t *purged = &hak_registry.superslabs[number].purged;
   uint32_t asked = (uint32_t)word == HAK_ALL_FREE ? HAK_ALL_FREE : bits;
   uint32_t missed = hak_load_relaxed(purged) & asked;
@@ -140,7 +141,7 @@ static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
       hak_regret_needed(&drain_regret, hak_os_clock_ms(), 0, drain_rule);
   } else if (word & HAK_SUPERSLAB_DRAINING) {
     source = HAK_FROM_DRAINING;
-    // What drains should not have been needed.
+    // A draining SuperSlab should not have been needed.
     hak_regret_needed(&drain_regret, hak_os_clock_ms(), 0, drain_rule);
     hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
   } else if (missed) {
@@ -157,7 +158,7 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     uint32_t bits = choose((uint32_t)word, n, more);
     if (!bits) return false;
     uint64_t rest = word_claimed(word, bits);
-    // Acquire: pairs with the release in hak_pool_release: what the last owner
+    // Acquire: pairs with the release in release: what the last owner
     // did to the slabs and descriptors is done. Seq_cst for publish (P2).
     if (!hak_cas_seq_cst(free_mask, &word, rest)) continue;
     claim->source = claimed(number, word, bits);
@@ -184,8 +185,8 @@ bool hak_pool_extend(hak_slab_t *slab, unsigned n, unsigned more) {
   return true;
 }
 
-// Claims from one of the SuperSlabs that the index has at the level and in the band; where that
-// promises a part only some of them are looked at.
+// Claims from one of the SuperSlabs that the index has at the level and in the band. in_part:
+// the level promises only a part of the run, and only some of them are looked at.
 // Inlined: 2 % of the instructions that the start of a process costs.
 HAK_INLINE bool find_in(bool in_part, unsigned level, unsigned band, unsigned n, unsigned more,
                         hak_claim_t *claim) {
@@ -198,10 +199,10 @@ HAK_INLINE bool find_in(bool in_part, unsigned level, unsigned band, unsigned n,
   return false;
 }
 
-// In the bands up to the last in their order, then in the empty ones.
+// Searches the bands up to last in their order, then the empty SuperSlabs.
 static bool find_to(unsigned last, unsigned n, unsigned more, hak_claim_t *claim) {
   unsigned part = hak_high_bit(n), all = part + ((n & (n - 1)) != 0);
-  // With n + step - 1 neighbours n are at a multiple of step, the second bit of hak_pool_at.
+  // Of n + step - 1 neighbours, n are at a multiple of step, the second bit of hak_pool_at.
   if (more >= HAK_SLABS_PER_SUPERSLAB) all = hak_high_bit(2 * (n + hak_low_bit(more - 1)) - 3);
   for (unsigned band = HAK_BAND_FIRST; band <= last; band++)
     if ((part != all && find_in(true, part, band, n, more, claim)) ||
@@ -218,7 +219,7 @@ bool hak_pool_find_unused(unsigned more, hak_claim_t *claim) {
   return find_to(HAK_BAND_DRAINING - 1, 1, more, claim);
 }
 
-// All relaxed: off by what others do meanwhile.
+// All relaxed: the result is off by what other threads do meanwhile.
 unsigned hak_pool_kept(void) {
   uint32_t cap = (uint32_t)hak_option(LRU_CAP), empties = hak_load_relaxed(&empty_count);
   uint64_t all = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SUPERSLAB_SHIFT;
@@ -239,12 +240,12 @@ unsigned hak_pool_keep_now(void) {
 static void committed_one(void) {
   uint64_t evicted = hak_load_relaxed(&evicted_at), now;
   uint32_t cap = (uint32_t)hak_option(LRU_CAP);
-  // None yet: a process that just starts does without the clock, and 64 KiB of libc around it.
+  // None evicted yet: a starting process does without the clock, and 64 KiB of libc around it.
   if (cap == 0 || evicted == 0 || (now = hak_os_clock_ms()) - evicted > REGRET_MS) return;
-  if (hak_mapped_near_limit()) return; // whatever is needed again, none may be kept
+  if (hak_mapped_near_limit()) return; // none may be kept, even if needed again
   hak_store_relaxed(&regretted_at, now);
   uint32_t keep = hak_pool_keep_now();
-  if (keep < cap) { // for HAKMEM_LRU_SHARE
+  if (keep < cap) { // possible with HAKMEM_LRU_SHARE
     hak_store_relaxed(&keep_limit, cap);
   } else if (keep < KEEP_MAX) {
     hak_store_relaxed(&keep_limit, keep + 1 + keep / 8);
@@ -276,7 +277,7 @@ static bool evict(uint32_t number) {
   return true;
 }
 
-// Counts what a release did to a SuperSlab; how many are empty now if it is, else 0.
+// Counts what a release did to a SuperSlab. Returns how many are empty if this one is, else 0.
 static uint32_t count_release(uint64_t old, uint64_t now) {
   if ((now & ~old) & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_pool_counts.draining, 1);
   if ((uint32_t)now != HAK_ALL_FREE) return 0;
@@ -285,11 +286,11 @@ static uint32_t count_release(uint64_t old, uint64_t now) {
   return hak_fetch_add_relaxed(&empty_count, 1) + 1;
 }
 
-// The caller gives up slabs of a SuperSlab: the free mask word before and after.
+// Gives up slabs of a SuperSlab: returns the free mask word after it, *before is the word before.
 static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
   uint64_t old = hak_load_relaxed(free_mask), now;
-  // Relaxed: tells how old the bits are, and nothing depends on it.
+  // Relaxed: it tells how long slabs have been free, and nothing depends on it.
   atomic_fetch_or_explicit(&hak_registry.superslabs[number].recent, bits, memory_order_relaxed);
   do {
     HAK_ASSERT(!(old & bits));
@@ -300,24 +301,24 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   return now;
 }
 
-// Gives the pages of a SuperSlab's free slabs, of those in `which`, back to the system: claims those that
-// were used, as if they were needed, so that nobody else has them meanwhile. The bits
-// come back by release, which tells whether the SuperSlab got empty meanwhile. They
-// are returned, 0 if there was nothing to do. early: it may be regretted.
+// Gives the pages of a SuperSlab's free slabs in `which` back to the system. Claims those that
+// were used, as if they were needed, so that no other thread has them meanwhile. Returns the
+// claimed bits, 0 if there was nothing to do; the caller gives them back by release, which
+// tells whether the SuperSlab got empty meanwhile. early: the purge may be regretted.
 static uint32_t purge(uint32_t number, uint32_t which, bool early) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   uint64_t word = hak_load_relaxed(&superslab->free_mask);
   uint32_t bits = (uint32_t)word;
-  if (bits == 0 || bits == HAK_ALL_FREE) return 0; // or what has no memory would count as used
+  if (bits == 0 || bits == HAK_ALL_FREE) return 0; // else one without memory would count as used
   bool huge = hak_load_relaxed(&superslab->huge) == HAK_HUGE_ADVISED;
-  // Relaxed, like all of dirty: a bit too many costs a call.
+  // Relaxed, like all uses of dirty: a bit too many costs a call.
   if (huge) atomic_fetch_or_explicit(&superslab->dirty, HAK_ALL_FREE, memory_order_relaxed);
   do {
     bits = (uint32_t)word & which & hak_load_relaxed(&superslab->dirty);
     if (!bits || (uint32_t)word == HAK_ALL_FREE) return 0;
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
-  if (huge) { // or all of it would stay; the others have been told
+  if (huge) { // else all of it would stay; dirty says so of the other slabs
     hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
     hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
   }
@@ -326,7 +327,7 @@ static uint32_t purge(uint32_t number, uint32_t which, bool early) {
     unsigned first, n;
     run = hak_low_run(rest, &first, &n);
     char *start = (char *)superslab->base + ((size_t)first << HAK_SLAB_SHIFT);
-    // Relaxed: only who holds the slabs asks, see take.
+    // Relaxed: only the holder of the slabs reads it, see take.
     if (!hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT)) continue;
     atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
     if (early) atomic_fetch_or_explicit(&superslab->purged, run, memory_order_relaxed);
@@ -336,19 +337,19 @@ static uint32_t purge(uint32_t number, uint32_t which, bool early) {
   return bits;
 }
 
-// How many slabs are in use, but not none: the logarithm, rounded up.
+// Logarithm, rounded up, of the number of slabs in use, which is not 0.
 static unsigned used_log(uint64_t word) {
   return hak_high_bit(2 * hak_used_slabs((uint32_t)word) - 1);
 }
 
-// Whether a release made a SuperSlab begin to drain, or halved the slabs that it
-// has left: from DRAINING_SLABS, 8, down to 4, 2 and 1.
+// Whether a release made a SuperSlab begin to drain, or halved the slabs in use that it has
+// left: from DRAINING_SLABS, 8, down to 4, 2 and 1.
 static bool got_sparse(uint64_t old, uint64_t now) {
   if (!(now & HAK_SUPERSLAB_DRAINING) || !hak_option(PURGE)) return false;
   return !(old & HAK_SUPERSLAB_DRAINING) || used_log(old) != used_log(now);
 }
 
-// release, and what follows from it; how many SuperSlabs are empty now if this one is.
+// release, and what follows from it. Returns how many SuperSlabs are empty if this one is, else 0.
 static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t *now) {
   *now = release(number, bits, old);
   uint32_t empties = count_release(*old, *now);
@@ -356,7 +357,7 @@ static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t 
   return empties;
 }
 
-// purge for callers to whom it does not matter whether the SuperSlab got empty meanwhile.
+// purge, for callers that need not know whether the SuperSlab got empty meanwhile.
 static uint32_t purge_and_release(uint32_t number, uint32_t which, bool early) {
   uint64_t old, now;
   uint32_t bits = purge(number, which, early);
@@ -364,7 +365,7 @@ static uint32_t purge_and_release(uint32_t number, uint32_t which, bool early) {
   return bits;
 }
 
-// The free slabs of a HOT one, unless such have been needed again at once.
+// Purges the free slabs of a HOT SuperSlab, unless such slabs have been needed again at once.
 static void purge_hot(uint32_t number) {
   uint64_t ms = hak_os_clock_ms();
   if (hak_regret_pauses(&hot_regret, ms, 0)) return;
@@ -372,8 +373,8 @@ static void purge_hot(uint32_t number) {
   purge_and_release(number, HAK_ALL_FREE, true);
 }
 
-// The SuperSlab got sparse: it waits, and the one that waited is purged if it drains still. It may be
-// the same. Near the limit none waits.
+// The SuperSlab got sparse: it waits, and the one that waited before, possibly the same, is
+// purged if it still drains. Near the memory limit none waits.
 static void purge_sparse(uint32_t number) {
   uint64_t ms = hak_os_clock_ms();
   if (!hak_mapped_near_memory_limit()) {
@@ -385,7 +386,7 @@ static void purge_sparse(uint32_t number) {
   purge_and_release(number, HAK_ALL_FREE, true);
 }
 
-// A SuperSlab in use has free slabs to purge.
+// Queues a SuperSlab in use that has free slabs to purge; purges the one that falls out.
 static void wait_for_purge(uint32_t number) {
   uint32_t other = hak_option(PURGE) < 2 ? 0 : hak_superslab_wait(HAK_QUEUE_PURGE, number);
   if (other) purge_hot(other);
@@ -397,8 +398,8 @@ void hak_pool_trimmed(const hak_slab_t *slab) {
     wait_for_purge(number);
 }
 
-// A SuperSlab went back, so a load shrinks: one in huge pages that has hardly been used
-// does not keep them (HAKMEM_PURGE=2).
+// A SuperSlab was evicted, so the load shrinks: purges one in huge pages that has hardly been
+// used, which loses them (HAKMEM_PURGE=2).
 static void split_unused(void) {
   if (hak_option(PURGE) < 2) return;
   unsigned looks = LOOKS;
@@ -462,7 +463,7 @@ unsigned hak_pool_purge(void) {
   return count;
 }
 
-// How many of the empty SuperSlabs beyond keep nobody needed since empty_low was set.
+// Number of empty SuperSlabs beyond keep that nobody needed since empty_low was set.
 static unsigned idle_beyond(unsigned keep) {
   int32_t idle = (int32_t)hak_load_relaxed(&empty_low),
           more = (int32_t)(hak_load_relaxed(&empty_count) - keep);
@@ -476,7 +477,7 @@ unsigned hak_pool_trim_idle(unsigned keep) {
   return count;
 }
 
-// Of those that are to go so many, ms after the last part. Some may have been needed meanwhile.
+// Evicts a part of the rest that is to go, ms after the last part. Some may be needed again by now.
 static void trim_part(unsigned rest, uint64_t ms) {
   uint64_t most = hak_load_relaxed(&going_all) * ms / GONE_MS;
   unsigned keep = hak_pool_kept(), idle = idle_beyond(keep);
@@ -493,7 +494,7 @@ static bool purge_idle(uint32_t number) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   uint64_t word = hak_load_relaxed(&superslab->free_mask);
   uint32_t recent = hak_load_relaxed(&superslab->recent);
-  if ((uint32_t)word == HAK_ALL_FREE) return false; // trimmed whole
+  if ((uint32_t)word == HAK_ALL_FREE) return false; // empty ones are evicted whole
   if (recent) hak_store_relaxed(&superslab->recent, 0u);
   uint32_t idle = (uint32_t)word & ~recent;
   if (hak_load_relaxed(&superslab->huge) != HAK_HUGE_ADVISED)
@@ -503,7 +504,7 @@ static bool purge_idle(uint32_t number) {
   return purge_and_release(number, idle, false) != 0;
 }
 
-// A part of a sweep from a SuperSlab on; where the next part begins, 0: at the end.
+// Does a part of a sweep from number on. Returns where the next part begins, 0: at the end.
 static uint32_t sweep(uint32_t number) {
   uint32_t end = hak_superslab_count();
   unsigned purges = 0;
@@ -516,7 +517,7 @@ static uint32_t sweep(uint32_t number) {
 
 bool hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
-  // Signed: another thread may have asked the clock later, and stored it before.
+  // Signed: another thread may have read the clock later, and stored its time before.
   uint32_t rest = hak_load_relaxed(&going);
   if ((int64_t)(now - last) < (rest ? PART_MS : TEND_MS)) return false;
   if (!hak_cas_relaxed(&tended_at, &last, now)) return false;
@@ -535,7 +536,7 @@ bool hak_pool_tend(void) {
     hak_store_relaxed(&empty_low, hak_load_relaxed(&empty_count));
   }
   if (rest) trim_part(rest, now - last);
-  // Relaxed, and two threads may do a part at once: purge claims what it touches.
+  // Relaxed, and two threads may do the same part at once: purge claims what it touches.
   uint32_t number = hak_load_relaxed(&sweep_next);
   if (number == 0 && is_due) number = 1;
   if (number != 0 && hak_option(PURGE) >= 2) hak_store_relaxed(&sweep_next, sweep(number));
@@ -546,8 +547,8 @@ void hak_pool_rebuild(void) {
   uint32_t count = hak_superslab_count(), empties = 0;
   for (uint32_t number = 1; number < count; number++) {
     hak_superslab_t *superslab = &hak_registry.superslabs[number];
-    // fork may have copied these at another time than the memory or the index:
-    // nothing counts as zero or committed, and what has free slabs is not cold.
+    // fork may have copied these at another time than the memory or the index: no memory
+    // counts as zero or committed, and a SuperSlab with free slabs is not cold.
     hak_store_relaxed(&superslab->dirty, UINT32_MAX);
     hak_store_relaxed(&superslab->committed, 0u);
     uint64_t word = hak_load_relaxed(&superslab->free_mask);

@@ -19,31 +19,29 @@ typedef struct {
   hak_source_t source;
 } hak_claim_t;
 
-// n (1..16) neighbouring slabs that now belong to the caller. With n = 1 up to
-// `more` single slabs of the same SuperSlab come along, claimed by the same
-// compare-and-swap; if it is hak_pool_at(step) none does, and the slab or run begins at a
-// multiple of step slabs. zeroed of a slab (a run: of its first) says that the memory
-// reads as zero.
-// find: from SuperSlabs that have memory, the fullest HOT ones first, then those
-// that drain, then empty ones; false: no room. map: from a new one; false: out of
-// memory.
+// Claims n (1..16) neighbouring slabs for the caller. With n = 1, up to `more` single slabs of
+// the same SuperSlab are claimed as well, by the same compare-and-swap; if more is
+// hak_pool_at(step), none are, and the slab or run begins at a multiple of step slabs. The
+// zeroed flag of a slab (of a run: of its first slab) says that the memory reads as zero.
+// find: from SuperSlabs that have memory: the fullest HOT ones first, then draining ones, then
+// empty ones; false: no room. map: from a new SuperSlab; false: out of memory.
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
 // The mask of the slabs of a SuperSlab at multiples of step, which is 2, 4, 8 or 16.
 HAK_INLINE uint32_t hak_pool_at(unsigned step) { return UINT32_MAX / ((1u << step) - 1); }
-// Claims the `more` slabs behind a run of n that the caller has; false: not all of them are free.
+// Claims the `more` slabs behind the caller's run of n; false: not all of them are free.
 bool hak_pool_extend(hak_slab_t *slab, unsigned n, unsigned more);
 // find_unused: 1 + up to more single slabs, not from SuperSlabs that drain; for slabs
 // that nobody needs yet.
 bool hak_pool_find_unused(unsigned more, hak_claim_t *claim);
 // fills: see hak_superslab_acquire.
 bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim);
-// Gives them back; kind must be FREE already.
+// Gives n slabs back; their kind must be FREE already.
 void hak_pool_release(hak_slab_t *slab, unsigned n);
 
-// Many at once: slabs of one SuperSlab that follow each other go by one compare-and-swap,
-// when one of another SuperSlab comes, or all has been given.
+// Releases many slabs: slabs of one SuperSlab that follow each other are released by one
+// compare-and-swap, once a slab of another SuperSlab follows or hak_pool_release_all is called.
 typedef struct {
-  uint32_t number, bits; // of the SuperSlab, of its slabs
+  uint32_t number, bits; // of the SuperSlab; bits of its slabs
 } hak_parcel_t;
 void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel);
 void hak_pool_release_all(hak_parcel_t *parcel);
@@ -55,8 +53,8 @@ HAK_INLINE bool hak_pool_draining(const hak_slab_t *slab) {
          0;
 }
 
-// What became of SuperSlabs, once each time it happens to one. Relaxed: figures, and
-// for heaps the hint that another SuperSlab drains.
+// How often each of these happened to a SuperSlab. Relaxed: figures; heaps use `draining` as
+// the hint that another SuperSlab drains.
 typedef struct {
   hak_word_t empty, evict;           // became empty, given back to the system
   hak_word_t draining, drained, hot; // began to drain, became empty by it, needed again
@@ -65,35 +63,35 @@ typedef struct {
 } hak_pool_counts_t;
 HAK_INTERNAL extern hak_pool_counts_t hak_pool_counts;
 
-// Give empty SuperSlabs beyond keep back to the system; number of them.
+// Gives empty SuperSlabs beyond keep back to the system; returns their number.
 unsigned hak_pool_trim(unsigned keep);
 
-// Give back the pages of all free slabs of SuperSlabs in use; number of slabs.
+// Gives back the pages of all free slabs of SuperSlabs in use; returns the number of slabs.
 unsigned hak_pool_purge(void);
 
-// Pages of a slab in use went back: where its SuperSlab was a huge page, the slabs in it that
-// nobody has used are resident as well, and their pages are to follow.
+// Called when pages of a slab in use were given back. If its SuperSlab was a huge page, the
+// slabs in it that nobody has used are resident as well, and their pages are to follow.
 void hak_pool_trimmed(const hak_slab_t *slab);
 
-// Give back as many empty SuperSlabs beyond keep as nobody needed since the last such
-// call; number of them.
+// Gives back as many empty SuperSlabs beyond keep as nobody needed since the last such call;
+// returns their number.
 unsigned hak_pool_trim_idle(unsigned keep);
-// Empty SuperSlabs that stay whatever the load: HAKMEM_LRU_CAP and HAKMEM_LRU_SHARE.
+// Number of empty SuperSlabs kept whatever the load: HAKMEM_LRU_CAP and HAKMEM_LRU_SHARE.
 unsigned hak_pool_kept(void);
-// Those that stay now, as a load that swings has needed them again.
+// Number kept now, after a swinging load has needed some again.
 unsigned hak_pool_keep_now(void);
-// As hak_pool_trim_idle once a second, beyond hak_pool_kept; then the pages of free slabs that
-// nobody needed for as long. Both in parts, so that no call takes long, but near a limit. For whoever
-// is at work. True when the second begins, or near a limit.
+// Once a second does as hak_pool_trim_idle beyond hak_pool_kept, then gives back the pages of
+// free slabs that nobody needed for as long. Both go in parts, so that no call takes long, except
+// near a limit. For any thread that is at work. True when the second begins, or near a limit.
 bool hak_pool_tend(void);
 
-// SuperSlabs without memory, by number (superslab.c; they are a set of the index). take
-// gives 0 if there is none, leave takes that one; false: it was none of them.
+// The cold numbers: SuperSlabs without memory (superslab.c; a set of the index). take returns
+// one, 0 if there is none; leave takes the given one, false if it was not cold.
 void hak_pool_add_cold(uint32_t number);
 uint32_t hak_pool_take_cold(void);
 bool hak_pool_leave_cold(uint32_t number);
 
-// After fork in the child, single-threaded: the index again from the masks.
+// In the child after fork, single-threaded: rebuilds the index from the masks.
 void hak_pool_rebuild(void);
 
 #endif

@@ -4,9 +4,9 @@
 #define DOUBLING(bytes) (63 - __builtin_clzll((uint64_t)(bytes) - 1))
 #define SPACING(bytes) (1u << (DOUBLING((bytes) < 256 ? 256 : (bytes)) - 3 - HAK_MIN_SHIFT))
 
-// What a slab or run has left over behind its blocks goes before them instead, in part; the
-// class of 1 KiB gives up a block for it. Whole pages stay aligned, and so do smaller blocks of
-// an alignment that somebody may ask for.
+// Part of what a slab or run has left over behind its blocks goes before them instead
+// (colours); the class of 1 KiB gives up a block for that. Blocks of whole pages stay aligned
+// to pages, and smaller blocks keep an alignment that a program may ask for.
 #define GIVEN_UP(bytes) ((bytes) == 1024)
 #define CAPACITY(bytes, slabs) ((slabs) * HAK_SLAB_SIZE / (bytes) - GIVEN_UP(bytes))
 #define LEFT_OVER(bytes, slabs) ((slabs) * HAK_SLAB_SIZE - CAPACITY(bytes, slabs) * (bytes))

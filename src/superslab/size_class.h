@@ -37,8 +37,8 @@ HAK_INLINE unsigned hak_size_class_l2(size_t size) {
   return hak_l2_class_of[(size - 1) / HAK_L2_STEP];
 }
 
-// Blocks of a nursery are whole cache lines, as no two threads may share one: what is
-// taken for a tiny block of size bytes.
+// What a nursery allocates for a request of size bytes: its tiny blocks are whole cache lines,
+// as no two threads may share one.
 HAK_INLINE size_t hak_class_padded(size_t size) {
   if (size > HAK_TINY_MAX) return size;
   return size ? hak_align_up(size, HAK_CACHE_LINE) : HAK_CACHE_LINE;
@@ -46,8 +46,8 @@ HAK_INLINE size_t hak_class_padded(size_t size) {
 
 HAK_INLINE size_t hak_class_size(unsigned size_class) { return hak_classes[size_class].size; }
 
-// One of so many gaps, the first of which is none; number: of a slab, or of a run's first.
-// Neighbours differ (a multiplicative hash), as do runs that begin at every second slab.
+// One of `colours` gaps, the first of which is none. number: of the slab, or of the run's first
+// slab. Neighbours differ (a multiplicative hash), as do runs that begin at every second slab.
 HAK_INLINE size_t hak_colour(size_t colours, uint32_t number) {
   uint32_t hash = (number * 0x9e3779b9u) >> 16;
   return ((size_t)hash * colours >> 16) * HAK_COLOUR;
@@ -63,7 +63,7 @@ HAK_INLINE size_t hak_class_gap(unsigned size_class, uint32_t number) {
 HAK_INLINE size_t hak_aligned_size(size_t size, size_t alignment) {
   size_t rounded = hak_align_up(size ? size : 1, alignment);
   if (alignment <= HAK_COLOUR) return rounded;
-  // A coloured class has less to offer: the next multiple without a colour.
+  // Blocks of a coloured class are aligned less: the next multiple whose class has no colours.
   while (rounded <= HAK_L2_MAX && hak_classes[hak_size_class(rounded)].colours > 1)
     rounded += alignment;
   return rounded;

@@ -20,8 +20,8 @@ void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap) {
 #define FEW_BLOCKS 80 // docs/decisions/0004-full-mark.md
 #define FEWER_BLOCKS 64
 
-// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, two or three times as
-// many of those that would last for few allocations only, but at least one (L2: the next free).
+// A FULL slab is back in use when 1/FULL_MARK of its blocks are free, at least one (L2: the
+// next free); two or three times as many where these would last for few allocations only.
 static uint16_t back_in_use(uint32_t capacity) {
   uint32_t times = capacity <= FEWER_BLOCKS ? 3 : capacity <= FEW_BLOCKS ? 2 : 1;
   uint32_t back = capacity * times / (uint32_t)hak_option(FULL_MARK);
@@ -101,9 +101,9 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
 }
 
 #if HAK_SECURE
-#define SHUFFLED 256u // blocks: an OS page of the smallest
+#define SHUFFLED 256u // blocks: as many of the smallest as fill an OS page
 
-// Links fresh blocks in an order that cannot be foretold, before next, and seals them; the first.
+// Links fresh blocks in unpredictable order, before next, and seals them. Returns the first.
 static void *link_shuffled(char *start, uint32_t count, size_t size, void *next) {
   uint8_t order[SHUFFLED];
   for (uint32_t i = 0; i < count; i++) {
@@ -137,7 +137,7 @@ void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count) {
   size_t size = slab->size;
   for (; count > 1; count--, block += size) hak_link_set(block, block + size);
   hak_link_set(block, NULL);
-  // Who ends the process in a signal's handler looks at the list (audit.c).
+  // A signal handler that ends the process looks at the list (audit.c).
   atomic_signal_fence(memory_order_release);
   slab->free = first;
 }
@@ -161,9 +161,9 @@ void hak_slab_lost(hak_slab_t *slab, uint64_t blocks) {
   if (blocks >= HAK_LOST_MIN) hak_misuse_lost(hak_slab_start(slab), slab->size, blocks);
 }
 
-// A longer chain is not walked, as each of its links may be in another CPU's cache, but
-// kept whole until the free list is empty. (The secure library's blocks have no second
-// word to spare.)
+// A chain longer than WALK_MAX is not walked, as each of its links may be in another CPU's
+// cache; it is kept whole until the free list is empty. (The secure library's blocks have no
+// second word to spare.)
 #define WALK_MAX (HAK_SECURE ? UINT32_MAX : 4) // docs/decisions/0023-remote-frees.md
 
 void *hak_slab_chain_end(void *block, uint32_t count) {
@@ -181,7 +181,7 @@ static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
     if (slab->free) hak_link_set(hak_slab_chain_end(head, count), slab->free);
     slab->free = head;
   }
-  // Last: who ends the process in a signal's handler counts what is in no list (audit.c).
+  // Last: a signal handler that ends the process counts what is in no list (audit.c).
   atomic_signal_fence(memory_order_release);
   hak_owner_add(&slab->frees_left, -(uint64_t)count);
   return count;
@@ -197,7 +197,7 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   else if ((hak_load_relaxed(&slab->remote) & ~HAK_REMOTE_QUEUED) == 0) return 0;
   else remote = hak_fetch_and_acq_rel(&slab->remote, HAK_REMOTE_QUEUED);
   remote &= ~HAK_REMOTE_QUEUED;
-  if (remote == 0) return 0; // and it may be others' from here on (R3)
+  if (remote == 0) return 0; // and another thread may take it from here on (R3)
   if (tiny) return collect_tiny(slab, remote);
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask & remote)) { // freed here and by another thread

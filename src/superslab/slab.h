@@ -30,8 +30,8 @@ HAK_INLINE hak_place_t hak_slab_place(const hak_slab_t *slab) {
 HAK_INLINE void hak_slab_set_place(hak_slab_t *slab, hak_place_t place) {
   hak_store_relaxed(&slab->place, (uint8_t)place);
 }
-// How a slab becomes FULL, PARTIAL or SPARE. Of one that becomes FULL it is the last thing that its
-// owner does.
+// Makes a slab FULL, PARTIAL or SPARE. For a slab that becomes FULL it is the last thing that
+// its owner does.
 HAK_INLINE void hak_slab_settle(hak_slab_t *slab, hak_place_t place) {
   // Release: pairs with the acquires in deserted (thread/relief.c) and hak_slab_is_partial_of.
   hak_store_release(&slab->place, (uint8_t)place);
@@ -45,15 +45,15 @@ HAK_INLINE hak_heap_t *hak_slab_owner(hak_slab_t *slab) {
 }
 void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap);
 
-// Whether a slab that heap's thread remembers, and that may be anybody's by now, is PARTIAL in heap.
+// Whether a slab that heap's thread remembers, now perhaps another heap's, is PARTIAL in heap.
 HAK_INLINE bool hak_slab_is_partial_of(hak_slab_t *slab, hak_heap_t *heap) {
   // Acquire, and before the owner: pairs with the release in hak_slab_settle. If another made it
-  // PARTIAL, the owner is seen to have changed; if this thread did, nobody takes it (R3: FULL ones).
+  // PARTIAL, its owner is seen to have changed; if this thread did, none takes it (R3: FULL ones).
   return hak_load_acquire(&slab->place) == HAK_PLACE_PARTIAL && hak_slab_owner(slab) == heap;
 }
 
-// Relaxed: set before the block that is larger than asked for leaves malloc, so whoever
-// frees that one sees it; to the others it makes no difference.
+// Relaxed: set before a block that is larger than asked for leaves malloc, so whoever frees
+// that block sees it; for other blocks it makes no difference.
 HAK_INLINE bool hak_slab_roomy(const hak_slab_t *slab) {
   return hak_load_relaxed(&((hak_slab_t *)slab)->roomy);
 }
@@ -82,7 +82,7 @@ HAK_INLINE size_t hak_slab_gap(const hak_slab_t *slab) {
   return (size_t)(slab->start - hak_slab_start(slab));
 }
 
-// Make freshly acquired slabs an ACTIVE slab of the class / give back an empty one.
+// Make freshly acquired slabs an ACTIVE slab of the class / nobody's, before the pool gets them.
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class);
 void hak_slab_clear(hak_slab_t *slab);
 
@@ -97,7 +97,7 @@ HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
   return s->capacity - hak_count_bits64(hak_load_relaxed(&s->mask));
 }
 
-// The mask of an L2 run that has so many blocks, all of them free.
+// The mask of an L2 run of `capacity` blocks that are all free.
 HAK_INLINE uint64_t hak_slab_all(uint64_t capacity) { return ((uint64_t)1 << capacity) - 1; }
 
 // Whether live is 0; for L2 without counting bits.
@@ -107,36 +107,36 @@ HAK_INLINE bool hak_slab_unused(const hak_slab_t *slab) {
   return hak_load_relaxed(&s->mask) == hak_slab_all(s->capacity);
 }
 
-// Live blocks as any thread sees them, without the remotely freed; never above capacity.
+// Live blocks as any thread sees them, without remotely freed ones; never above capacity.
 uint32_t hak_slab_live_now(hak_slab_t *slab);
 
-// Has a block to hand out without help from others.
+// Whether the slab has a block to hand out without help from other threads.
 HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) return hak_load_relaxed(&((hak_slab_t *)slab)->mask) != 0;
   return slab->free != NULL || slab->chains != 0 || slab->carved < slab->capacity ||
          slab->absent != 0;
 }
 
-// Tiny: makes count blocks, of which block is the first and the others follow it, the free list.
+// Tiny: makes count neighbouring blocks, of which block is the first, the free list.
 void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count);
 
-// Tiny: put up to batch fresh blocks, in address order, on the (empty) free list;
-// at most 4 KiB of them; if there are none, those of an absent page. Returns how many.
+// Tiny: puts up to batch fresh blocks, at most 4 KiB, on the (empty) free list in address order
+// (secure library: in random order); if there are none, those of an absent page. Returns how many.
 uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch);
 uint32_t hak_slab_carve_absent(hak_slab_t *slab);
 
-// Gives the OS pages back that hold no live block: of a tiny slab all, of an L2 run those
-// that only blocks in which (bit i: block i) have a part of; no hint may name those.
-// Returns how many.
+// Gives back the OS pages that hold no live block: of a tiny slab all of them, of an L2 run
+// those that lie only in blocks of `which` (bit i: block i); no hint may name such a block.
+// Returns the number of pages.
 uint32_t hak_slab_trim(hak_slab_t *slab, uint64_t which);
 
-// Tiny: by the slab's counts so many blocks more should be on its free list than are: a
-// link was overwritten. Reported, and the blocks are given up. A few may be those of a
-// signal handler that never came back.
+// Tiny: by its counts, the slab should have `blocks` more blocks on its free list than it has:
+// a link was overwritten. Reports that, and gives the blocks up. A few may belong to a signal
+// handler that never returned.
 #define HAK_LOST_MIN 8
 HAK_COLD void hak_slab_lost(hak_slab_t *slab, uint64_t blocks);
 
-// Tiny: makes a chain that was taken back the free list, which is empty. Returns its
+// Tiny: makes the next chain that was taken back the free list, which is empty. Returns its
 // length, 0 if there is none.
 HAK_INLINE uint32_t hak_slab_next_chain(hak_slab_t *slab) {
   uint64_t chain = slab->chains;
@@ -147,17 +147,17 @@ HAK_INLINE uint32_t hak_slab_next_chain(hak_slab_t *slab) {
   return (uint32_t)(chain >> HAK_REMOTE_COUNT_SHIFT);
 }
 
-// The last of a chain of count blocks; if a link was overwritten, the last that can be found.
+// The last block of a chain of count; if a link was overwritten, the last that can be found.
 void *hak_slab_chain_end(void *block, uint32_t count);
 
-// Take back what other threads freed; with dequeue also leaves QUEUED state (the
-// caller has just taken the slab from its inbox). Returns the number of blocks.
+// Takes back what other threads freed; with dequeue also clears QUEUED (the caller has just
+// taken the slab from its inbox). Returns the number of blocks.
 uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue);
 
-// Counters for the next place: see HAK_FREES_BIAS. mark is the number of live
-// blocks below which free raises the event; for ACTIVE it is the number of frees that does.
+// Sets the counters for the next place: see HAK_FREES_BIAS. await: free raises the event when
+// fewer than mark blocks are live. count (ACTIVE): free raises it after HAK_FREES_BIAS frees.
 HAK_INLINE void hak_slab_count(hak_slab_t *slab, uint64_t live) {
-  // In this order: who ends the process in a signal's handler misses no block (audit.c).
+  // In this order, so that a signal handler that ends the process misses no block (audit.c).
   hak_store_relaxed(&slab->frees_left, HAK_FREES_BIAS);
   atomic_signal_fence(memory_order_release);
   hak_store_relaxed(&slab->allocs, live);

@@ -9,18 +9,18 @@
 hak_registry_t hak_registry;
 hak_mapped_t hak_mapped;
 
-// Guard gaps (secure library): every second number in the range stays without memory, so
-// that a write beyond a SuperSlab faults; the last is GAPS_END - 2. Each gap costs the kernel
-// two mappings, hence only so many; and where it has no room for another mapping, all gaps are
-// filled.
+// Guard gaps (secure library): every second number in the range stays without memory, so that
+// a write beyond a SuperSlab faults; the last gap is GAPS_END - 2. Each gap costs the kernel
+// two mappings, so there are only so many, and all gaps are filled where the kernel has no
+// room for another mapping.
 #define GAPS_END (2u * 8192)
 static _Atomic bool gaps_filled;
 
 static uint32_t commit_step;      // numbers per commit of descriptors
-static uint32_t reserved_numbers; // with room for descriptors at the start
+static uint32_t reserved_numbers; // numbers with room for descriptors at the start
 
-// What became of a block is in its slab's descriptor, for messages. So the last SuperSlabs that
-// gave up their memory keep their descriptors; those of the others, a page each, go back as well.
+// Messages find in a slab's descriptor what became of its blocks. So the SuperSlabs that gave up
+// their memory last keep their descriptors; those of the others, a page each, are given back too.
 #define QUEUE_MAX 8
 static const uint8_t queue_length[HAK_QUEUES] = {
     [HAK_QUEUE_PURGE] = 4, [HAK_QUEUE_FORGET] = QUEUE_MAX};
@@ -39,8 +39,8 @@ static uint64_t word_of(uint32_t next, uint32_t range_end, uint32_t max) {
   return next | (uint64_t)range_end << HAK_NUMBER_BITS | (uint64_t)max << 2 * HAK_NUMBER_BITS;
 }
 
-// Relaxed: who holds a used number sees the word as it was when that was used first, or later,
-// and the answer is the same from then on.
+// Relaxed: the holder of a used number sees the word as it was when the number was first used,
+// or later, and the answer is the same from then on.
 static bool in_range(uint32_t number) {
   return number < range_end_in(hak_load_relaxed(&hak_registry.numbers));
 }
@@ -54,12 +54,12 @@ void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes) {
   }
 }
 
-// RLIMIT_AS as last seen, which also bounds what is not the allocator's. Relaxed: it steers.
+// RLIMIT_AS as last seen; it also bounds what is not the allocator's. Relaxed: it steers.
 static _Atomic uint64_t address_limit = UINT64_MAX;
 
-// What was resident at most, as last seen. A limit of memory is of what is resident: as long as
-// that was never a quarter of it, most that is mapped has not been touched. The rest is for what is
-// between two looks, and for others in the group. Relaxed: it steers.
+// The peak of resident memory, as last seen. A memory limit bounds what is resident: as long as the
+// peak is below a quarter of it, most mapped memory has not been touched. The rest of the limit
+// allows for growth between two looks, and for other processes in the group. Relaxed: it steers.
 static _Atomic uint64_t resident_peak = UINT64_MAX;
 
 static bool is_mapped_near(uint64_t limit) {
@@ -81,7 +81,7 @@ bool hak_mapped_near_limit(void) {
          hak_load_relaxed(&hak_mapped.mapped) >= hak_load_relaxed(&address_limit) / 2;
 }
 
-// The numbers in it; 0: none.
+// Reserves the range. Returns how many numbers are in it, 0: none.
 static uint32_t reserve_range(size_t size) {
   for (; size >= RANGE_SIZE_MIN; size /= 2) {
     size = hak_align_down(size, HAK_SUPERSLAB_SIZE);
@@ -95,7 +95,7 @@ static uint32_t reserve_range(size_t size) {
   return 0;
 }
 
-// For how many; refused: 0, there is no memory and every request is ENOMEM.
+// Returns for how many numbers; 0 if refused: no memory, and every request is ENOMEM.
 static uint32_t reserve_descriptors(size_t numbers) {
   for (; numbers >= commit_step; numbers = hak_align_down(numbers / 2, commit_step)) {
     size_t size =
@@ -112,8 +112,8 @@ static uint32_t reserve_descriptors(size_t numbers) {
   return 0;
 }
 
-// What to reserve under a limit of the address space. Below SIZE_MAX that is rationed, and all
-// that is reserved is charged.
+// Size of the range to reserve under a limit of the address space. Below SIZE_MAX address
+// space is rationed, and all that is reserved is charged.
 static size_t range_for(size_t limit) {
   uint64_t kind = hak_option(SS_LOOKUP_KIND);
   size_t range = hak_option(RANGE_SIZE);
@@ -156,8 +156,8 @@ static bool commit_descriptors(uint32_t first, uint32_t max) {
   return true;
 }
 
-// Blocks of the numbers below are found. Relaxed: ordered by the release of the number, and
-// between threads of the program by what hands the pointer over.
+// From now on lookups find the blocks of the numbers below. Relaxed: ordered by the release of
+// the number, and between the program's threads by whatever hands the pointer over.
 static void raise_limit(uint32_t numbers, uint32_t range_end) {
   if (numbers > range_end) numbers = range_end;
   uint64_t limit = (uint64_t)numbers << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
@@ -170,8 +170,8 @@ static bool gap_before(uint32_t next, uint32_t range_end) {
   return HAK_SECURE && next <= GAPS_END && next <= range_end && !hak_load_relaxed(&gaps_filled);
 }
 
-// Gives the gaps' numbers to whoever wants memory; false: they had been already. Of numbers
-// that are taken after the first look some have a gap, which stays, and some have none.
+// Makes the gaps' numbers available for memory; false: that was done already. Of the numbers
+// taken after the count is read, some have a gap, which stays, and some have none.
 static bool fill_gaps(void) {
   uint32_t end = hak_superslab_count();
   if (!HAK_SECURE || hak_exchange_seq_cst(&gaps_filled, true)) return false;
@@ -194,14 +194,14 @@ static uint32_t new_number(void) {
       continue;
     }
     uint32_t next = number + 1 + gap_before(number + 2, range_end);
-    // Before the number is used: whoever knows it finds its blocks (model registry).
+    // Before the number is used, so that whoever knows it finds its blocks (model registry).
     raise_limit(next < committed ? next : committed, range_end);
     if (hak_cas_acq_rel(&hak_registry.numbers, &word, word + (next - number))) return number;
   }
 }
 
 // Where huge pages are always on, an unwanted one would cost 2 MiB at the first touch. A new number
-// of the range is without them from the start; one that had memory before may be of either kind.
+// of the range has them off from the start; one that had memory before may be of either kind.
 static void advise(hak_superslab_t *superslab, bool fills, bool is_without) {
   uint64_t thp = hak_option(THP);
   bool on =
@@ -253,7 +253,7 @@ uint32_t hak_superslab_acquire(bool fills) {
 // ---------------------------------------------------------------------------
 // A limit that is set later.
 
-static _Atomic bool fitting; // a thread is at it
+static _Atomic bool fitting; // a thread is in hak_superslab_fit
 #define FIT_TRIES 100
 
 // Where the room for descriptors ends: behind a page that is never committed.
@@ -265,7 +265,7 @@ static char *slabs_end(uint32_t max) {
   return (char *)hak_slab_at(max << HAK_SLABS_SHIFT) + hak_os_page_size;
 }
 
-// Refused: it stays, and nobody uses it.
+// Refused: it stays mapped, and nobody uses it.
 static void give_back(char *start, char *end) {
   if (start < end) (void)hak_os_unmap(start, (size_t)(end - start));
 }
@@ -277,9 +277,9 @@ static bool take_again(char *start, char *end) {
   return true;
 }
 
-// The ends stay above what threads in new_number may raise the limit to, or commit, if they
-// looked at the word before this one changed it: the next number and its gap, and the step that it
-// is in. Who looks later sees the new ends.
+// Both ends stay above what threads in new_number that read the word before this change may
+// raise the limit to, or commit: the next number with its gap, and the step that it is in.
+// Threads that read the word later see the new ends.
 static void shrink(uint32_t range_end, uint32_t max) {
   uint64_t old = hak_load_acquire(&hak_registry.numbers);
   uint32_t new_end, new_max;
@@ -300,7 +300,7 @@ static void shrink(uint32_t range_end, uint32_t max) {
   give_back(slabs_end(new_max), slabs_end(max_in(old)));
 }
 
-// As many numbers more as there is room for where their descriptors must be.
+// Adds as many numbers as there is room for at the place where their descriptors must be.
 static void grow(uint32_t max) {
   uint64_t word = hak_load_acquire(&hak_registry.numbers);
   uint32_t old = max_in(word);
@@ -322,10 +322,10 @@ static void grow(uint32_t max) {
 
 static _Atomic uint32_t without_place; // relaxed: numbers that nobody uses any more
 
-// The places in the range of SuperSlabs without memory and of gaps go back. Their numbers are not
-// used again, as anybody's mappings may lie there at once. Blocks of ours there are found by the
-// table: their descriptors in the range are zeros (kind FREE). Relaxed: between this and whoever
-// gets such a mapping is the kernel's work.
+// Gives back the place in the range of a SuperSlab without memory or of a gap. Its number is
+// not used again, as any mapping of the process may lie there at once. If that holds blocks of
+// ours, the page table finds them: the descriptors in the range are zeros (kind FREE).
+// Relaxed: between this and whoever gets such a mapping is the kernel's work.
 static void leave_place(uint32_t number, bool is_gap) {
   const size_t size = HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
   _Atomic uint32_t *forgotten = &hak_registry.superslabs[number].forgotten;
@@ -352,7 +352,7 @@ static void leave_places(void) {
   }
 }
 
-// With room for descriptors as if those without a place had none.
+// With room for descriptors as if the numbers without a place needed none.
 static uint32_t numbers_within(size_t limit) {
   size_t numbers = numbers_for(limit) + hak_load_relaxed(&without_place);
   return (uint32_t)hak_align_up(numbers, commit_step);
@@ -361,14 +361,14 @@ static uint32_t numbers_within(size_t limit) {
 void hak_superslab_fit(size_t limit) {
   hak_store_relaxed(&address_limit, (uint64_t)limit);
   if (reserved_numbers == 0) return;
-  // Acquire: pairs with the release below. What one maps or unmaps is over for the next.
+  // Acquire: pairs with the release below: what one thread maps or unmaps is done for the next.
   for (unsigned tries = 0; hak_exchange_acq_rel(&fitting, true); tries++) {
     if (tries == FIT_TRIES) return;
     hak_os_yield(); // what it gives back may be what the caller was refused
   }
   if (range_for(limit) == 0) leave_places();
   shrink((uint32_t)(range_for(limit) >> HAK_SUPERSLAB_SHIFT), numbers_within(limit));
-  // The limit may be another one since the caller asked, and grow would use it up.
+  // The limit may have changed since the caller read it, and grow would use it up.
   size_t now = hak_os_address_limit();
   hak_store_relaxed(&address_limit, (uint64_t)now);
   grow(numbers_within(limit < now ? limit : now));
@@ -386,8 +386,8 @@ uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
   return other;
 }
 
-// The mapping of one that is cold may have gone before its base was copied. If the kernel had not
-// taken it, it is lost.
+// The mapping of a cold number may have been unmapped before fork copied its base. If the
+// kernel had refused to unmap it, it is lost.
 static void forget_mapping(uint32_t number) {
   uintptr_t *base = &hak_registry.superslabs[number].base;
   if (*base == 0) return;
@@ -401,7 +401,7 @@ void hak_superslab_after_fork(void) {
   for (uint32_t number = 1; number < count; number++) {
     for (unsigned queue = 0; queue < HAK_QUEUES; queue++)
       hak_store_if_other(&hak_registry.superslabs[number].waits[queue], 0u);
-    // Its place was not taken back, and the index was copied after that. It is lost.
+    // The kernel had refused to take its place, and the index was copied later. It is lost.
     if (hak_load_relaxed(&hak_registry.superslabs[number].forgotten) == HAK_FORGOTTEN_PLACE)
       hak_pool_leave_cold(number);
     if (!in_range(number) && hak_index_has(HAK_INDEX_COLD, number)) forget_mapping(number);
@@ -414,13 +414,13 @@ void hak_superslab_after_fork(void) {
   }
 }
 
-// A SuperSlab is without memory. Relaxed: who takes a number out of the cold ones holds that
-// SuperSlab. What is left of its descriptors are zeros, as of one that was never used.
+// A SuperSlab has given up its memory. Relaxed: who takes a number out of the cold ones holds
+// that SuperSlab. The discarded descriptors read as zeros, as those of a number never used.
 static void forget_another(uint32_t number) {
   const size_t size = HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
   if (hak_os_page_size > size) return;
   uint32_t other = hak_superslab_wait(HAK_QUEUE_FORGET, number);
-  if (other == 0 || !hak_pool_leave_cold(other)) return; // or it has memory again
+  if (other == 0 || !hak_pool_leave_cold(other)) return; // false: it has memory again
   hak_store_relaxed(&hak_registry.superslabs[other].forgotten, HAK_FORGOTTEN);
   (void)hak_os_discard(hak_slab_at(other << HAK_SLABS_SHIFT), size);
   hak_pool_add_cold(other);

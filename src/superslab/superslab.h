@@ -13,18 +13,18 @@
 #include "base/types.h"
 #include "core/pagemap.h"
 
-// First what free reads, in one cache line; all of it in one OS page, as fork is to copy it at one
-// moment. Written by hak_superslab_init in the set-up of the process, which other threads wait for
-// (I1), but for the limit, which grows, and the last two words (protocol N1).
+// What free reads comes first, in one cache line. All is in one OS page: fork copies it at one
+// moment. hak_superslab_init writes it in the set-up of the process, for which other threads
+// wait (I1); only the limit, which grows, and the last two words change later (protocol N1).
 typedef struct {
   _Alignas(128) uintptr_t base; // start of the range, 0 without one
   hak_word_t limit;             // slabs of used numbers in the range << 12
   hak_slab_t *slabs;            // descriptors by slab index
   hak_superslab_t *superslabs;  // by number
 
-  // First number never used; then, HAK_NUMBER_BITS each, the end of the numbers whose memory is
-  // in the range, and of those with room for descriptors. In one word: neither end falls
-  // below what is in use, and on which side of it a used number lies never changes.
+  // Three fields of HAK_NUMBER_BITS: the first number never used, the end of the numbers whose
+  // memory is in the range, and the end of those with room for descriptors. In one word, so that
+  // neither end falls below a number in use, and a used number never changes its side of an end.
   _Alignas(64) hak_word_t numbers;
   _Atomic uint32_t committed_numbers; // numbers below have descriptors
 } hak_registry_t;
@@ -55,7 +55,7 @@ hak_slab_t *hak_slab_lookup(const void *p);
 HAK_INLINE uint32_t hak_slab_index(const hak_slab_t *slab) {
   return (uint32_t)(slab - hak_registry.slabs);
 }
-// Of the SuperSlab that it is in.
+// Number of the SuperSlab that the slab is in.
 HAK_INLINE uint32_t hak_superslab_number(const hak_slab_t *slab) {
   return hak_slab_index(slab) >> HAK_SLABS_SHIFT;
 }
@@ -63,7 +63,7 @@ HAK_INLINE uint32_t hak_superslab_number(const hak_slab_t *slab) {
 HAK_INLINE uint32_t hak_slab_bits(const hak_slab_t *slab, unsigned n) {
   return hak_ones(hak_slab_index(slab) & (HAK_SLABS_PER_SUPERSLAB - 1), n);
 }
-// Whether the pool has it.
+// Whether the slab is free, that is, in the pool.
 HAK_INLINE bool hak_slab_is_free(const hak_slab_t *slab) {
   const hak_superslab_t *superslab = &hak_registry.superslabs[hak_superslab_number(slab)];
   return (hak_load_relaxed(&superslab->free_mask) & hak_slab_bits(slab, 1)) != 0;
@@ -75,25 +75,25 @@ HAK_INLINE char *hak_slab_start(const hak_slab_t *slab) {
          ((size_t)(index & (HAK_SLABS_PER_SUPERSLAB - 1)) << HAK_SLAB_SHIFT);
 }
 
-// A SuperSlab with committed memory that the caller holds whole (free_mask 0):
-// a decommitted one again, else a new number. 0 if memory or numbers ran out.
+// Returns a SuperSlab with committed memory that the caller holds whole (free_mask 0): a
+// decommitted one if there is one, else a new number. 0: memory or numbers ran out.
 // fills: all of it is going to be used soon, so a huge page is worth having.
 uint32_t hak_superslab_acquire(bool fills);
-// Gives memory of a SuperSlab the caller holds whole back to the system.
+// Gives the memory of a SuperSlab that the caller holds whole back to the system.
 void hak_superslab_decommit(uint32_t number);
 
-// Puts a number at the end of a queue unless it is in it. The number that falls out, as so many
-// have followed it; 0: none. All relaxed: at worst one is in a queue twice, or is lost to it.
+// Puts a number at the end of a queue unless it is in it already. Returns the number that this
+// pushes out, 0: none. All relaxed: at worst one is in a queue twice, or is lost to it.
 uint32_t hak_superslab_wait(unsigned queue, uint32_t number);
-// After fork, for which the queues and who is in them may have been copied at different times, and
-// so may whether a number has a place and whether it is cold.
+// Repairs after fork what it may have copied at different times: the queues and the marks of
+// who is in them; whether a number has a place and whether it is cold.
 void hak_superslab_after_fork(void);
 
-// The address space that the process may have has changed (RLIMIT_AS), or may have. What is
-// reserved for SuperSlabs to come and their descriptors goes back as far as it would not have
-// been reserved under such a limit, and if there would be no range, so do the places in it that are
-// without memory; room for descriptors that went back before is taken again if
-// the limit allows it. A thread that finds another one here yields to it some times, no more.
+// Called when the limit of the address space (RLIMIT_AS) has changed, or may have. Gives back
+// what is reserved for future SuperSlabs and their descriptors, as far as it would not have
+// been reserved under this limit, and, if there would be no range, also the places in it
+// without memory. Takes room for descriptors that was given back before again if the limit
+// allows it. A thread that finds another one in here yields to it a limited number of times.
 void hak_superslab_fit(size_t limit);
 
 // Numbers handed out so far are 1 .. hak_superslab_count() - 1.
@@ -112,10 +112,10 @@ typedef struct {
 } hak_mapped_t;
 HAK_INTERNAL extern hak_mapped_t hak_mapped;
 void hak_mapped_add(_Atomic uint64_t *which, int64_t bytes);
-// Near its limit, of memory or of address space, the process keeps nothing that is not in use.
+// Near a limit of memory or of address space the process keeps nothing that is not in use.
 bool hak_mapped_near_limit(void);
 bool hak_mapped_near_memory_limit(void);
-// Sees what is resident where it matters. To be called every now and then.
+// Looks at the resident memory when it matters. To be called every now and then.
 void hak_mapped_look(void);
 
 #endif

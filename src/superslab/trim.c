@@ -1,9 +1,9 @@
 // trim.c: the OS pages of a slab in use that hold no live block go back to the system
 // (docs/decisions/0026-pages-in-use.md). Owner only.
 //
-// Absent pages of a tiny slab: the blocks that start in one are free and on no list, for
-// their links would be in it. A block belongs to the page of its first byte: one that
-// reaches into an absent page from the page before may be in use meanwhile.
+// Absent pages of a tiny slab: the blocks that start in one are free and on no list, as their
+// links would lie in it. A block belongs to the page of its first byte: one that reaches into
+// an absent page from the page before may be in use meanwhile.
 
 #include "base/bits.h"
 #include "core/options.h"
@@ -19,7 +19,7 @@ static uint32_t discard(char *from, char *to) {
   return (uint32_t)((size_t)(to - from) / hak_os_page_size);
 }
 
-// Number of the first block that starts at `at` bytes of the slab or behind.
+// Number of the first block that starts at offset `at` of the slab or run, or behind it.
 static uint32_t first_from(const hak_slab_t *slab, size_t at, size_t size) {
   size_t gap = hak_slab_gap(slab);
   return at <= gap ? 0 : (uint32_t)((at - gap + size - 1) / size);
@@ -31,7 +31,7 @@ static bool reaches_in(const hak_slab_t *slab, unsigned i, size_t size) {
   return at > gap && (at - gap) % size != 0;
 }
 
-// Of the pages, those without a live block; 0 if the free list is not what it should be.
+// Those of the pages that have no live block; 0 if the free list is corrupt.
 static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
   const size_t page = hak_os_page_size, gap = hak_slab_gap(slab);
   uint16_t live[PAGES_MAX + 1] = {0}; // blocks that a page has a part of
@@ -43,7 +43,7 @@ static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
   }
   for (uint64_t rest = slab->absent; rest != 0; rest &= rest - 1) {
     unsigned i = hak_low_bit(rest);
-    live[i + 1] -= reaches_in(slab, i + 1, size); // its last block
+    live[i + 1] -= reaches_in(slab, i + 1, size); // the last block of page i
   }
   uint32_t seen = 0;
   for (char *block = slab->free; block; block = hak_link_get(block)) {
@@ -78,8 +78,8 @@ static void unlink_blocks(hak_slab_t *slab, uint32_t pages) {
   }
 }
 
-// Chains that were taken back whole become part of the free list. Who ends the process in a
-// signal's handler finds each block in one list, or held (audit.c).
+// Joins the chains that were taken back whole to the free list. A signal handler that ends the
+// process finds each block in one list, or counted as held (audit.c).
 static void join_chains(hak_slab_t *slab) {
   for (uint64_t chain; (chain = slab->chains) != 0;) {
     uint32_t count = (uint32_t)(chain >> HAK_REMOTE_COUNT_SHIFT);
@@ -102,14 +102,14 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
   if (pages < 2 || pages > PAGES_MAX) return 0;
   join_chains(slab);
   uint32_t gone = free_pages(slab, pages, size), given = 0;
-  // Pages without a block yet have none to unlink, and only something to give if the
-  // slab's memory was used before. The page where carving goes on stays.
+  // Pages without a carved block have no block to unlink, and something to give back only if
+  // the slab's memory was used before. The page where carving goes on stays.
   size_t carved =
       slab->carved == slab->capacity ? HAK_SLAB_SIZE : hak_slab_gap(slab) + slab->carved * size;
   uint32_t listed = gone & (((uint32_t)1 << carved / page) - 1);
   uint32_t unused = gone & ~(((uint32_t)1 << (carved + page - 1) / page) - 1);
   gone = slab->zeroed ? listed : listed | unused;
-  slab->absent |= listed; // first: who comes between counts what is on no list
+  slab->absent |= listed; // first: a handler in between counts what is on no list
   if (listed) unlink_blocks(slab, listed);
   for (uint64_t rest = gone, run; rest != 0; rest &= ~run) {
     unsigned first, n;
@@ -121,7 +121,7 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
     char *from = hak_slab_start(slab) + first * page;
     given += discard(from, from + n * page);
   }
-  if (gone & unused) slab->zeroed = true; // but for the page where carving goes on: not again
+  if (gone & unused) slab->zeroed = true; // except the page where carving goes on: not again
   return given;
 }
 
@@ -136,7 +136,7 @@ static uint32_t trim_l2(hak_slab_t *slab, uint64_t which) {
     run = hak_low_run(rest, &first, &n);
     if ((run & ~slab->absent) == 0) continue;
     uintptr_t from = (uintptr_t)slab->start + first * size, to = from + n * size;
-    // What is left before the first block and behind the last belongs to them.
+    // The bytes before the first block and behind the last belong to these blocks.
     if (first == 0) from = (uintptr_t)hak_slab_start(slab);
     if (first + n == slab->capacity)
       to = (uintptr_t)hak_slab_start(slab) + slab->run * HAK_SLAB_SIZE;
@@ -160,7 +160,7 @@ uint32_t hak_slab_carve_absent(hak_slab_t *slab) {
   // The page fault comes first, as signals are delivered with it: see above.
   *(volatile char *)block = 0;
   hak_slab_list(slab, block, end - first);
-  atomic_signal_fence(memory_order_release); // who comes between looks at no such slab (audit.c)
+  atomic_signal_fence(memory_order_release); // a handler in between looks at no such slab (audit.c)
   slab->absent &= slab->absent - 1;
   return end - first;
 }

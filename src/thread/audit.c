@@ -5,8 +5,8 @@
 #include "superslab/slab.h"
 #include "thread/heap.h"
 
-#define BLOCKS_MAX 2048 // looked at in all: some microseconds
-#define SLAB_BLOCKS 32  // a slab itself is as much work as so many blocks
+#define BLOCKS_MAX 2048 // blocks looked at in all: some microseconds
+#define SLAB_BLOCKS 32  // a slab itself is as much work as this many blocks
 
 #if HAK_SECURE
 
@@ -22,8 +22,8 @@ typedef struct {
   uint64_t seen[HAK_SLAB_SIZE / HAK_MIN_BLOCK / 64]; // bit i = block i is on the list
 } audit_t;
 
-// False: block, to which the link of `before` leads, is no free block or one for the second
-// time, which has been reported.
+// Checks block, to which the link of `before` leads. False: it is not a free block, or it is on the
+// list for the second time. This has been reported.
 static bool look(audit_t *audit, const char *block, const char *before) {
   size_t offset = (size_t)(block - audit->start);
   if (offset >= audit->slab->capacity * audit->size || offset % HAK_MIN_BLOCK) {
@@ -40,7 +40,7 @@ static bool look(audit_t *audit, const char *block, const char *before) {
   return whole && !again;
 }
 
-// False: no block is left to be looked at.
+// False: no more blocks may be looked at.
 static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
   if (*left < SLAB_BLOCKS) return false;
   *left -= SLAB_BLOCKS;
@@ -52,7 +52,7 @@ static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
     audit.length++;
     --*left;
   }
-  // Less than none where a signal's handler ends the process in the middle of a call.
+  // Negative where a signal handler ends the process in the middle of a call.
   int64_t lost = (int64_t)slab->carved - (int64_t)audit.length - (int64_t)hak_slab_live(slab);
   if (lost > 0 && slab->absent == 0 && slab->chains == 0) hak_slab_lost(slab, (uint64_t)lost);
   return true;
@@ -61,7 +61,7 @@ static bool audit_slab(hak_slab_t *slab, uint32_t *left) {
 void hak_audit_at_exit(void) {
   hak_heap_t *heap = hak_tls_heap;
   if (heap == &hak_heap_none) return;
-  hak_heap_drain(heap); // says what was freed here and by others
+  hak_heap_drain(heap); // reports what was freed both here and by others
   uint32_t left = BLOCKS_MAX;
   for (unsigned c = 0; c < HAK_TINY_CLASSES; c++) {
     hak_slab_t *front = hak_heap_front(heap, c);

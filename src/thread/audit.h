@@ -1,6 +1,5 @@
-// audit.h: a last look at the free lists of the thread that ends the process, for
-// misuse that nothing has met before. The secure library needs none: it looks at every
-// block that it takes.
+// audit.h: a last look at the free lists of the thread that ends the process, for misuse that no
+// earlier check has found. The secure library needs none: it checks every block that it takes.
 //
 // Owner only. Tests: test/abort/misuse.c.
 

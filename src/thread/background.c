@@ -1,5 +1,5 @@
-// background.c: the helper thread of HAKMEM_BACKGROUND=1 (row S9). It allocates
-// nothing and has no heap; whatever it does, other threads would do as well, later.
+// background.c: the helper thread of HAKMEM_BACKGROUND=1 (row S9). It allocates nothing and has no
+// heap. Other threads would do all of its work too, only later.
 
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include "thread/process.h"
 
 #define PERIOD_MS 1000
-#define PRESSED 1 // per cent of the time in which somebody waited for memory
+#define PRESSED 1 // per cent of the time in which some task waited for memory
 #define STACK_SIZE ((size_t)128 << 10)
 
 static void *helper(void *unused) {
@@ -38,7 +38,7 @@ void hak_background_start(void) {
   // The program's signals are for its own threads.
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  (void)pthread_create(&thread, &attributes, helper, NULL); // refused: there is none
+  (void)pthread_create(&thread, &attributes, helper, NULL); // on failure there is no helper
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
 }

@@ -65,7 +65,7 @@ static void check_slab(hak_heap_t *heap, hak_slab_t *slab, unsigned c, hak_place
   else check_l2(slab);
 }
 
-// What thread/ring.h promises of every hint.
+// Checks what thread/ring.h promises of every hint.
 static void check_ring(hak_heap_t *heap, unsigned c) {
   const hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
   HAK_ASSERT(ring->count <= ring->capacity && ring->capacity <= hak_option(L2_RING_CAP));
@@ -78,7 +78,7 @@ static void check_ring(hak_heap_t *heap, unsigned c) {
   }
 }
 
-// What the L2.5 ring keeps is in nobody's hands.
+// The runs that the L2.5 ring keeps are neither in use nor in the shared pool.
 static void check_kept(const hak_heap_t *heap) {
   uint32_t sum = 0;
   HAK_ASSERT(heap->kept_count <= hak_option(L25_RING_CAP));
@@ -94,7 +94,7 @@ static void check_kept(const hak_heap_t *heap) {
   HAK_ASSERT(sum == heap->kept_slabs);
 }
 
-// The blocks of a run that hints of a ring name.
+// The blocks of a run that are named by hints of a ring.
 static uint64_t named(const hak_ring_t *ring, const hak_slab_t *slab) {
   uint64_t blocks = 0;
   for (uint32_t i = 0; i < ring->count; i++)
@@ -103,9 +103,9 @@ static uint64_t named(const hak_ring_t *ring, const hak_slab_t *slab) {
   return blocks;
 }
 
-// A FULL run of the heap's has a free block that no hint names: it would never be used. Others may
-// take the run at any moment and make it something else (protocol R3), so that only atomic words
-// are looked at, each of which may be of another time.
+// Whether a FULL run of the heap has a free block that no hint names: it would never be used. Other
+// threads may take the run at any moment and make it something else (protocol R3), so only atomic
+// words are read, and each may be from a different moment.
 static bool has_lost(const hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap ||
       hak_slab_place(slab) != HAK_PLACE_FULL)
@@ -115,8 +115,8 @@ static bool has_lost(const hak_heap_t *heap, hak_slab_t *slab) {
          (hak_load_relaxed(&slab->mask) & ~named(&heap->ring[c - HAK_TINY_CLASSES], slab)) != 0;
 }
 
-// FULL runs are in no list, so that all SuperSlabs have to be looked through. What is wrong with
-// one of this heap's stays so, what a change of hands looks like does not.
+// FULL runs are in no list, so all SuperSlabs are searched. A real fault in a run of this heap
+// persists; the appearance of one while a run changes its owner does not.
 #define LOOKS 1000
 static void check_full_runs(const hak_heap_t *heap) {
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
@@ -137,7 +137,7 @@ void hak_heap_check(hak_heap_t *heap) {
     for (uint32_t i = heap->partial[c]; i != 0; i = hak_slab_at(i)->next) {
       HAK_ASSERT(before == 0 || hak_slab_at(i)->prev == before);
       check_slab(heap, hak_slab_at(i), c, HAK_PLACE_PARTIAL);
-      // What gets empty is released at once, or when what is on its way has come.
+      // An empty slab is released at once, or when the blocks on their way to it have arrived.
       HAK_ASSERT(!hak_slab_unused(hak_slab_at(i)) || hak_load_relaxed(&hak_slab_at(i)->remote) ||
                  heap->forked);
       before = i;

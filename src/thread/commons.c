@@ -10,13 +10,13 @@
 #include "thread/sparse.h"
 
 // All figures: docs/decisions/0029-commons.md
-// One slab of so many that would be given stays all the same, to learn when the thread
-// begins to free them itself.
+// After this many slabs given in a row, one stays with the thread, to learn when the thread begins
+// to free its blocks itself.
 #define GIVEN_IN_A_ROW 32
-#define POSTS_MAX 8 // without an adoption, until the poster empties the inbox
+#define POSTS_MAX 8 // posts without an adoption until the poster empties the inbox
 
 _Atomic(hak_heap_t *) hak_commons[HAK_COMMONS_PLACES];
-static _Atomic bool any; // was made. Relaxed: it only saves looks at places
+static _Atomic bool any; // a commons was made. Relaxed: it only saves looks at places
 
 static bool for_commons(unsigned size_class) {
   return hak_class_size(size_class) <= HAK_COMMONS_BLOCK_MAX;
@@ -26,15 +26,15 @@ static _Atomic(hak_heap_t *) *place_of(unsigned size_class) {
   return &hak_commons[size_class >> HAK_COMMONS_SHIFT];
 }
 
-// The commons in the place, CLAIMED; NULL if there is none or another thread has it.
+// Takes the commons in the place, now CLAIMED. NULL: there is none, or another thread has it.
 static hak_heap_t *claim(_Atomic(hak_heap_t *) *place) {
-  // Acquire: pairs with the release in make, as does the state's in hak_heap_take.
+  // Acquire: pairs with the release in make, as does the acquire of the state in hak_heap_take.
   hak_heap_t *common = hak_load_acquire(place);
   bool made = common && common != &hak_heap_none;
   return made && hak_heap_take(common, HAK_HEAP_CLAIMED) ? common : NULL;
 }
 
-// The same where there is none yet.
+// The same where there is none yet: makes one.
 static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
   hak_heap_t *none = NULL;
   if (!hak_cas_acquire(place, &none, &hak_heap_none)) return NULL;
@@ -54,13 +54,13 @@ static bool gives(const hak_heap_t *heap, unsigned size_class) {
          !hak_load_relaxed(&heap->common) && !hak_load_relaxed(&heap->nursery);
 }
 
-// mark: of one that is about to be FULL, 0: it is, or it is PARTIAL and in no list.
+// mark: for a slab that is about to be FULL. 0: it is FULL, or it is PARTIAL and in no list.
 static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint64_t mark) {
   hak_heap_t *common = claim(place_of(c));
   if (!common && !(common = make(place_of(c)))) return false;
   if (c >= HAK_TINY_CLASSES) hak_ring_forget(slab->ring, slab);
-  slab->waits = false; // tiny; a run that gets FULL, or is, does not wait
-  // Whoever saw the old owner posts the slab to it, and its inbox is forwarded (R2).
+  slab->waits = false; // for tiny slabs: a run that becomes FULL, or is, does not wait
+  // A thread that saw the old owner posts the slab to it, and that owner posts it on (R2).
   hak_slab_set_owner(slab, common);
   if (mark) hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
   heap->warm[c].slabs--;
@@ -88,8 +88,8 @@ bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab) {
 // ---------------------------------------------------------------------------
 // Thin slabs.
 
-// A regret: into the slabs given away as thin in a while, this many at least, more than half as many
-// blocks as were live in them are freed soon after by who does not own them.
+// A regret: into the slabs given away as thin in a window, at least this many, threads that do not
+// own them soon free more than half as many blocks as were live in them.
 #define THIN_WINDOW 256
 #define THIN_WINDOW_MS 200
 #define TICK_MS 8
@@ -97,7 +97,7 @@ bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab) {
 static const hak_regret_rule_t thin_rule = {.soon = 1000, .few = 1, .least = 250, .most = 8000};
 
 static hak_regret_t thin_regret;
-// Relaxed, as is a slab's `thin`: they steer. Slabs, their blocks, those freed soon; ms.
+// Relaxed, as is a slab's `thin`: they only steer. Slabs, their live blocks, those freed soon; ms.
 static _Atomic uint32_t thin_given, thin_blocks, thin_freed;
 static _Atomic uint64_t thin_since;
 
@@ -107,7 +107,7 @@ static bool was_thin(hak_slab_t *slab) {
   uint16_t at = hak_load_relaxed(&slab->thin);
   if (at == 0) return false;
   bool soon = (uint16_t)(tick(hak_os_clock_ms()) - at) <= THIN_SOON;
-  if (!soon) hak_store_relaxed(&slab->thin, (uint16_t)0); // for the next, who needs no clock
+  if (!soon) hak_store_relaxed(&slab->thin, (uint16_t)0); // so that the next call needs no clock
   return soon;
 }
 
@@ -116,14 +116,14 @@ void hak_commons_thin_freed(hak_slab_t *slab, uint32_t blocks) {
 }
 
 void hak_commons_freed_by_others(hak_heap_t *heap, hak_slab_t *slab) {
-  // Of one that was thin it may be who gave it away that goes on to free.
+  // If the slab was thin, it may be the thread that gave it away that goes on to free.
   if (heap->others < HAK_OTHERS_ENOUGH && for_commons(hak_slab_class(slab)) && !was_thin(slab))
     heap->others++;
 }
 
 static void begin_window(uint64_t now) {
   hak_store_relaxed(&thin_since, now);
-  hak_store_relaxed(&thin_freed, 0u); // of slabs given before
+  hak_store_relaxed(&thin_freed, 0u); // those were into slabs given before
 }
 
 static void look_back(uint64_t now) {
@@ -134,7 +134,7 @@ static void look_back(uint64_t now) {
   hak_store_relaxed(&thin_blocks, 0u);
 }
 
-// What waited may be anybody's by now.
+// A slab that waited may have any owner by now.
 static bool is_thin(hak_heap_t *heap, hak_slab_t *slab) {
   return hak_slab_is_partial_of(slab, heap) && hak_slab_kind(slab) == HAK_KIND_TINY &&
          HAK_THIN_PART * hak_slab_live_tiny(slab) <= slab->capacity;
@@ -152,7 +152,7 @@ static void give_thin(hak_heap_t *heap, hak_slab_t *slab) {
     return;
   }
   hak_regret_done(&thin_regret, now);
-  if (hak_regret_pauses(&thin_regret, now, 0)) return; // since just now: it is in no window
+  if (hak_regret_pauses(&thin_regret, now, 0)) return; // since just now: the slab is in no window
   hak_fetch_add_relaxed(&thin_blocks, live);
   uint32_t given = hak_fetch_add_relaxed(&thin_given, 1u) + 1;
   if (given == 1) begin_window(now);
@@ -171,7 +171,7 @@ void hak_commons_thin(hak_heap_t *heap, hak_slab_t *slab) {
 // Adoption and care.
 
 bool hak_commons_find(hak_heap_t *heap, unsigned size_class) {
-  // A nursery takes none: its own slabs are padded.
+  // A nursery adopts none: its own slabs are padded.
   if (hak_load_relaxed(&heap->nursery)) return false;
   hak_heap_t *common = claim(place_of(size_class));
   if (!common) return false;
@@ -184,9 +184,9 @@ bool hak_commons_find(hak_heap_t *heap, unsigned size_class) {
 }
 
 bool hak_commons_due(hak_heap_t *common) {
-  // Relaxed, both: it steers when the inbox is emptied.
+  // Both relaxed: they only steer when the inbox is emptied.
   if (hak_fetch_add_relaxed(&common->posts, 1u) + 1 < POSTS_MAX) return false;
-  // Somebody has it, who may not see this post: then the next one is due again.
+  // If a thread has the commons it may not see this post: then the next post is due again.
   if (hak_load_relaxed(&common->state) == HAK_HEAP_ORPHAN) hak_store_relaxed(&common->posts, 0u);
   return true;
 }
@@ -194,7 +194,7 @@ bool hak_commons_due(hak_heap_t *common) {
 void hak_commons_tend(hak_heap_t *heap) {
   if (!hak_load_relaxed(&any)) return;
   unsigned i = heap->common_next, looks = 0;
-  // Relaxed: one that is being made is tended another time.
+  // Relaxed: a commons that is being made is tended another time.
   do i = (i + 1) % HAK_COMMONS_PLACES;
   while (hak_load_relaxed(&hak_commons[i]) == NULL && ++looks < HAK_COMMONS_PLACES);
   heap->common_next = (uint8_t)i;

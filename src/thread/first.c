@@ -9,15 +9,15 @@
 
 #define BLOCKS_MAX 255                     // a byte holds a block's number
 #define MARK UINT64_C(0xa9a7a5a3a1afadab)  // behind each block
-#define FREED UINT64_C(0xdfdfdfdfdfdfdfdf) // the first 16 bytes of a freed one
+#define FREED UINT64_C(0xdfdfdfdfdfdfdfdf) // in the first 16 bytes of a freed block
 #define WORD sizeof(uint64_t)
 #define STEPS (HAK_FIRST_MEMORY >> HAK_MIN_SHIFT)
 
 typedef enum { NONE, LIVE, GONE } state_t;
 
 typedef struct {
-  _Atomic uint32_t state; // state_t. Releases what the thread before did with the rest
-  uint16_t at;            // in steps of HAK_MIN_BLOCK
+  _Atomic uint32_t state; // state_t. Its release publishes what the last thread did with the rest
+  uint16_t at;            // start of the block, in steps of HAK_MIN_BLOCK
   uint16_t usable;
 } first_t;
 
@@ -26,12 +26,12 @@ _Atomic uintptr_t hak_first_base = HAK_FIRST_NOWHERE;
 hak_first_counts_t hak_first_counts;
 
 static first_t blocks[BLOCKS_MAX];
-static _Atomic uint8_t number[STEPS]; // of the block that starts there, from 1 on
-static _Atomic uint32_t begun;        // requests
-static _Atomic uint32_t used;         // bytes of the memory
-// The only one that hands out, by the address of its thread-local words. NULL: none yet.
+static _Atomic uint8_t number[STEPS]; // number of the block that starts in the step, from 1
+static _Atomic uint32_t begun;        // requests so far
+static _Atomic uint32_t used;         // bytes of the memory taken
+// The only thread that hands out blocks, as the address of its thread-local words. NULL: none yet.
 static _Atomic(const void *) first_thread;
-static _Atomic bool given_back; // of that thread
+static _Atomic bool given_back; // used by that thread only
 
 static bool is_first_thread(void) {
   return hak_load_relaxed(&first_thread) == (const void *)&hak_tls_heap;
@@ -44,12 +44,12 @@ static uint64_t *words_of(const first_t *block) {
 static uint64_t *word_behind(const first_t *block) {
   return (uint64_t *)((uintptr_t)words_of(block) + block->usable);
 }
-// In which step of the memory p lies.
+// The step of the memory in which p lies.
 static size_t step_of(const void *p) {
   return ((uintptr_t)p - hak_load_relaxed(&hak_first_base)) >> HAK_MIN_SHIFT;
 }
 
-// The memory between two pages without access rights, out of which no overflow gets step by step.
+// Maps the memory between two pages without access rights: no overflow leaves it step by step.
 HAK_COLD static bool map_memory(void) {
   size_t size = hak_align_up(HAK_FIRST_MEMORY, hak_os_page_size),
          whole = size + 2 * hak_os_page_size;
@@ -57,7 +57,7 @@ HAK_COLD static bool map_memory(void) {
   if (!p) return false;
   uintptr_t nowhere = HAK_FIRST_NOWHERE, start = (uintptr_t)p + hak_os_page_size;
   bool mapped = hak_os_commit((void *)start, size);
-  // A handler that has interrupted this may have been faster.
+  // A signal handler that interrupted this thread here may have mapped it first.
   if (mapped && hak_cas_relaxed(&hak_first_base, &nowhere, start)) {
     hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)size);
     return true;
@@ -66,17 +66,17 @@ HAK_COLD static bool map_memory(void) {
   return mapped;
 }
 
-// All are freed and none can come: the pages go back. By the first thread alone, which is the one
-// that looks at the exit too; a block that a handler of a signal has interrupted it in counts.
+// All blocks are freed and no more can come: gives the pages back. Only the first thread does this,
+// as it also audits at exit. An allocation that a signal handler interrupted counts as live.
 static void give_back(void) {
-  hak_first_audit(); // what is there now, is not at the exit
+  hak_first_audit(); // what is in the memory now is gone at exit
   hak_store_relaxed(&given_back, true);
   void *memory = (void *)hak_load_relaxed(&hak_first_base);
   hak_os_discard(memory, hak_align_up(HAK_FIRST_MEMORY, hak_os_page_size));
 }
 
-// One less is live or under way. If it was the last, a handler may have got another one until they
-// were closed: hence the look after that.
+// Counts off a block that was live or under way. After the last one, a signal handler may have got
+// another before allocation was closed: hence the count is read again once that was checked.
 static void count_off(void) {
   if (hak_fetch_sub_seq_cst(&hak_first_counts.live, 1) == 1 &&
       !hak_load_seq_cst(&hak_first_is_open) && is_first_thread() &&
@@ -91,7 +91,7 @@ static void *not_first(bool close) {
   return NULL;
 }
 
-// A signal's handler may come between any two steps and do the same, or free.
+// A signal handler may run between any two steps and allocate here too, or free.
 void *hak_first_alloc(size_t size) {
   hak_process_init();
   const void *nobody = NULL;
@@ -99,8 +99,8 @@ void *hak_first_alloc(size_t size) {
     hak_store_seq_cst(&hak_first_is_open, false);
     return NULL;
   }
-  hak_fetch_add_seq_cst(&hak_first_counts.live, 1); // before it has a place: see give_back
-  // What is to be prepared for a thread, and what samples its slow paths, is for one with a heap.
+  hak_fetch_add_seq_cst(&hak_first_counts.live, 1); // before the block has a place: see give_back
+  // PREWARM prepares a thread, GUARD samples its slow paths: both are for a thread with a heap.
   if (hak_option(PREWARM) != 0 || hak_option(GUARD) != 0) return not_first(true);
   uint32_t i = hak_fetch_add_relaxed(&begun, 1u);
   if (i >= hak_option(FIRST)) return not_first(true);
@@ -122,7 +122,7 @@ void *hak_first_alloc(size_t size) {
   return words_of(block);
 }
 
-// The block that starts in the step of p, or the next one before it; NULL: none.
+// The block that starts in the step of p, else the nearest one before it. NULL: there is none.
 HAK_COLD static first_t *block_at(const void *p) {
   size_t step = step_of(p);
   for (;; step--) {
@@ -140,10 +140,10 @@ bool hak_first_is_live(const void *p) {
 
 static void report_overflow(const first_t *block, const char *function) {
   hak_misuse_overflow(function, words_of(block), block->usable);
-  *word_behind(block) = MARK; // it was said
+  *word_behind(block) = MARK; // it has been reported
 }
 
-// What is wrong with p.
+// Reports what is wrong with p.
 HAK_COLD static void say(const void *p, const char *function) {
   const first_t *block = block_at(p);
   if (!block || (const char *)p > (const char *)word_behind(block)) hak_misuse_foreign(function, p);
@@ -154,7 +154,7 @@ HAK_COLD static void say(const void *p, const char *function) {
   else report_overflow(block, function);
 }
 
-// The live and whole block that starts at p; NULL: there is none, which has been reported.
+// The live, intact block that starts at p. NULL: there is none, and this has been reported.
 static first_t *find(const void *p, const char *function) {
   size_t step = step_of(p);
   uint8_t n = hak_load_acquire(&number[step]);
@@ -174,7 +174,7 @@ bool hak_first_find(const void *p, const char *function, size_t *size) {
 
 static void look_at_all(void) {
   for (first_t *block = blocks; block < blocks + BLOCKS_MAX; block++) {
-    // Acquire: pairs with the releases of who made or freed it.
+    // Acquire: pairs with the releases of the thread that made or freed the block.
     uint32_t state = hak_load_acquire(&block->state);
     if (state == NONE) continue;
     uint64_t *words = words_of(block);
@@ -187,7 +187,7 @@ static void look_at_all(void) {
 
 void hak_first_audit(void) {
   if (!is_first_thread()) return;
-  // Counts meanwhile, or a handler that frees the last one would give the pages back.
+  // Counts as live meanwhile: else a handler that frees the last block would give the pages back.
   hak_fetch_add_seq_cst(&hak_first_counts.live, 1);
   if (!hak_load_relaxed(&given_back)) look_at_all();
   hak_fetch_sub_seq_cst(&hak_first_counts.live, 1);

@@ -20,15 +20,15 @@
 #include "thread/warm.h"
 
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
-#define RANDOM_BLOCKS 4   // secure library: an L2 block is one of so many
+#define RANDOM_BLOCKS 4   // secure library: an L2 block is picked from this many
 #define BATCH_MAX 128     // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
-#define FEW_RUNS 4        // a class that has more takes another rather than borrow
-#define BORROWS_MAX 64    // and so does one that has borrowed so often: docs/decisions/0033
+#define FEW_RUNS 4        // a class with more runs takes another run instead of borrowing
+#define BORROWS_MAX 64    // and so does a class that has borrowed this often: docs/decisions/0033
 
 // ---------------------------------------------------------------------------
 // Refill: which slab serves a class next.
 
-// From the shared pool, with slabs for the warm pool. Before it maps, unused ones go back if many.
+// Claims from the shared pool, also for the warm pool. Drops unused slabs, if many, before it maps.
 static bool claim(hak_heap_t *heap, unsigned c, hak_claim_t *claim) {
   unsigned n = hak_classes[c].run, more = hak_warm_wants(heap, c);
   if (hak_pool_find(n, more, claim)) return true;
@@ -39,7 +39,7 @@ static bool claim(hak_heap_t *heap, unsigned c, hak_claim_t *claim) {
 static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
   hak_claim_t got;
   if (!claim(heap, c, &got)) return NULL;
-  // The last one first: the warm pool hands them out in address order.
+  // Highest address first: the warm pool then hands them out in address order.
   for (uint32_t more = got.more; more != 0; more &= ~(UINT32_C(1) << hak_high_bit(more)))
     hak_warm_prefill(heap, got.slab + hak_high_bit(more), c);
   hak_slab_init(got.slab, heap, c);
@@ -54,8 +54,8 @@ static hak_slab_t *acquire(hak_heap_t *heap, unsigned c) {
   return got.slab;
 }
 
-// A slab other than the one in front, which is used up and in place FULL or PARTIAL; it
-// or none is in front afterwards.
+// Finds a slab other than the one in front, which is used up and in place FULL or PARTIAL. The slab
+// found, or none, is in front afterwards.
 static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   if (hak_heap_posted(heap)) hak_heap_drain(heap);
   hak_warm_look_for_draining(heap);
@@ -77,22 +77,22 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   }
   if ((slab = acquire(heap, c)) != NULL) return slab;
   hak_heap_set_front(heap, c, &hak_slab_none);
-  hak_heap_reclaim_all(heap, 0); // out of memory: what is kept may do
+  hak_heap_reclaim_all(heap, 0); // out of memory: the memory that is kept may suffice
   if ((slab = hak_warm_take(heap, c)) != NULL) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
   else if ((slab = acquire(heap, c)) == NULL) hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
 }
 
-// Blocks to carve at once: twice as many each time while the slab is being filled
-// and none comes back (frees_left counts the frees since it came into the front).
+// Number of blocks to carve at once. It doubles each time while the slab is being filled and no
+// block comes back (frees_left counts the frees since the slab came into the front).
 static uint32_t batch_for(hak_slab_t *slab) {
   uint32_t batch = (uint32_t)hak_option(REFILL_BATCH), grown = slab->carved;
   if (grown <= batch || hak_load_relaxed(&slab->frees_left) != HAK_FREES_BIAS) return batch;
   return grown < BATCH_MAX ? grown : BATCH_MAX;
 }
 
-// Blocks that the slab, which has come to the front, is good for; tiny: on its free list, which
-// gets a chain or fresh blocks if it was empty.
+// Number of blocks that the slab, which has just come to the front, can serve. Tiny: those on its
+// free list; if that was empty, it first gets a chain or fresh blocks.
 static uint32_t make_ready(hak_slab_t *slab, uint32_t batch) {
   uint32_t live = (uint32_t)hak_slab_live(slab), chain;
   if (hak_slab_kind(slab) != HAK_KIND_TINY) return slab->capacity - live;
@@ -100,8 +100,8 @@ static uint32_t make_ready(hak_slab_t *slab, uint32_t batch) {
   return (chain = hak_slab_next_chain(slab)) != 0 ? chain : hak_slab_carve(slab, batch);
 }
 
-// A usable slab of the class in front; tiny: with a non-empty free list. NULL:
-// out of memory.
+// Returns a usable slab, now in front of its class; a tiny one has a non-empty free list. NULL: out
+// of memory.
 static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   bool tiny = c < HAK_TINY_CLASSES;
   uint32_t got = 0;
@@ -109,7 +109,7 @@ static hak_slab_t *refill(hak_heap_t *heap, unsigned c) {
   hak_slab_t *slab = hak_heap_front(heap, c);
   if (!tiny) hak_growth_used_up(heap, slab);
   if (slab != &hak_slab_none) {
-    if (HAK_UNLIKELY(tiny && slab->free)) { // others had freed them, and it was asked just now
+    if (HAK_UNLIKELY(tiny && slab->free)) { // freed by others, and taken back just now
       hak_heap_count_stat(heap, HAK_STAT_refill_remote, 1);
       return slab;
     }
@@ -156,8 +156,8 @@ static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   return slab ? hak_front_pop(slab) : NULL;
 }
 
-// A block of the run in front of its class; mask is the run's, and not 0. Lowest block first:
-// the run stays dense, and blocks from `carved` on were never used.
+// Takes a block of the run in front of its class. mask is the run's mask, not 0. The lowest block
+// goes first: the run stays dense, and blocks from `carved` on were never used.
 HAK_INLINE void *take_l2(hak_heap_t *heap, hak_ring_t *ring, hak_slab_t *slab, uint64_t mask,
                          bool *zeroed) {
   unsigned i = hak_seal_pick(mask, RANDOM_BLOCKS);
@@ -171,15 +171,15 @@ HAK_INLINE void *take_l2(hak_heap_t *heap, hak_ring_t *ring, hak_slab_t *slab, u
   return slab->first + (size_t)i * ring->size;
 }
 
-// A class without a free block borrows one of a class above before it takes another run: what was
-// freed last there, else of the run in front. One never used is no gain unless it saves a first run.
+// A class without a free block borrows from a class above before it takes another run: the block
+// freed last there, else one of the run in front. One never used pays only if it saves a first run.
 static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
   hak_ring_t *own = &heap->ring[c - HAK_TINY_CLASSES], *ring = own + 1;
   uint32_t runs = hak_warm_slabs(heap, c);
   if (runs > FEW_RUNS || heap->partial[c] != 0 || heap->spare[c] != 0) return NULL;
   unsigned end = c + 1 + (unsigned)hak_option(L2_BORROW);
   if (end > HAK_CLASSES) end = HAK_CLASSES;
-  if (own->borrowed == BORROWS_MAX) end = own->borrowed = 0; // a run is cheaper in the long run
+  if (own->borrowed == BORROWS_MAX) end = own->borrowed = 0; // a run is cheaper in the long term
   for (; ++c < end; ring++) {
     hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
     uint64_t mask = hak_load_relaxed(&slab->mask);
@@ -194,7 +194,7 @@ static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
   return NULL;
 }
 
-// exact: a block of the size's own class, which is aligned as the size is.
+// exact: only a block of the size's own class will do, as it is aligned as the size is.
 static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
@@ -203,15 +203,15 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask == 0)) {
-    hak_heap_drain(heap); // what others freed is in the ring now, or in the run in front
-    hak_tend(heap);       // a thread may live on that; this may put the run aside
+    hak_heap_drain(heap); // blocks that others freed are now in the ring or in the run in front
+    hak_tend(heap);       // a thread may live on those alone; this may retire the run in front
     slab = heap->l2[c - HAK_TINY_CLASSES];
     if (ring->count == 0 && hak_load_relaxed(&slab->mask) == 0) {
       void *borrowed = exact ? NULL : borrow(heap, c, zeroed);
       if (borrowed) return borrowed;
       if (!(slab = refill(heap, c)) && ring->count == 0) return NULL;
     }
-    if (ring->count) return hak_front_pop_l2(ring); // also what a reclaim took out of quarantine
+    if (ring->count) return hak_front_pop_l2(ring); // also blocks a reclaim took from quarantine
     mask = hak_load_relaxed(&slab->mask);
   }
   return take_l2(heap, ring, slab, mask, zeroed);
@@ -241,7 +241,7 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *ze
 }
 
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
-  if ((size | alignment) >= HAK_ADDRESS_END) return NULL; // nothing is given up for it
+  if ((size | alignment) >= HAK_ADDRESS_END) return NULL; // nothing is reclaimed for it
   hak_heap_tend_shared();
   void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p && hak_huge_cache_may_serve(size))
@@ -261,7 +261,7 @@ size_t hak_front_place(const void *p) {
 }
 #endif
 
-// What the program gets of a block for size bytes.
+// Hands a block out for a request of size bytes; the secure library seals it for that size.
 static void *hand_out(void *p, HAK_UNUSED size_t size) {
 #if HAK_SECURE
   if (p && !hak_guard_owns(p)) hak_seal_resize(p, hak_front_place(p), size);
@@ -296,14 +296,14 @@ HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zer
 
 static void *alloc_unaligned(size_t size, bool exact, bool *zeroed);
 
-// What others sent may be in the ring now.
+// Opens the mail first: blocks that others sent may be in the ring then.
 HAK_NOINLINE static void *alloc_after_mail(size_t size, bool exact, bool *zeroed) {
-  hak_tend(hak_tls_heap); // a thread may live on what it is sent
+  hak_tend(hak_tls_heap); // a thread may live on such blocks alone
   hak_letter_open_all(hak_tls_heap);
   return alloc_unaligned(size, exact, zeroed);
 }
 
-// The ring has none, but the run in front has, or a class above: in few steps.
+// Short path for an empty ring where the run in front, or a class above, has a free block.
 static void *alloc_above_tiny(size_t size, bool exact, bool *zeroed) {
   if (!hak_size_is_l2(size + HAK_TAIL) || hak_guard_is_on()) return alloc_any(size, exact, zeroed);
   hak_heap_t *heap = hak_tls_heap;
@@ -325,7 +325,7 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
   if (size > HAK_TINY_MAX - HAK_TAIL) return alloc_above_tiny(size, false, zeroed);
   hak_slab_t *front = hak_tls_heap->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
-  // By I1 a front with so many live blocks has none anywhere; hak_slab_none has fewer.
+  // By I1 a front with that many live blocks has no free block anywhere; hak_slab_none has fewer.
   bool used_up = hak_slab_live_tiny(front) == front->capacity;
   return used_up ? alloc_turned(front, size, zeroed) : alloc_any(size, false, zeroed);
 }
@@ -342,7 +342,7 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (alignment <= HAK_MIN_BLOCK) return alloc_unaligned(size, false, zeroed);
   if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
   size_t total = size + HAK_TAIL;
-  // Guarded blocks of such a size are aligned as well: they end where a page does.
+  // Guarded blocks of the rounded size are aligned as well: they end where a page ends.
   size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_aligned_size(total, alignment) : SIZE_MAX;
   if (rounded <= HAK_L2_MAX)
     return hand_out(alloc_unaligned(rounded - HAK_TAIL, true, zeroed), size);
@@ -368,7 +368,7 @@ static bool not_ours(const void *p, const char *function) {
   return false;
 }
 
-// p lies in a slab that is free.
+// Reports p, which lies in a free slab.
 static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) {
   if (slab->last_kind == HAK_KIND_L25) hak_misuse_double_free(function, p, hak_l25_usable(slab));
   else if (slab->last_kind != HAK_KIND_FREE)
@@ -379,9 +379,9 @@ static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) 
   return false;
 }
 
-// Whether a block of an L2 run has been freed. Exact for the owner and for what this
-// thread freed; words of others may be a moment old, but a bit in them that should
-// not be there was set by an earlier free of this block.
+// Whether a block of an L2 run has been freed. Exact for the owner and for blocks that this thread
+// freed. Words of other threads may be a moment old, but a bit set in them that should not be set
+// comes from an earlier free of this block.
 static bool is_free_l2(hak_slab_t *slab, uint32_t number) {
   hak_heap_t *mine = hak_tls_heap;
   if (hak_load_relaxed(&mine->mail) != NULL) hak_letter_open_all(mine);
@@ -424,13 +424,13 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
     if ((const char *)p < start) break; // in the gap before the first block
     (void)hak_slab_block(slab, p, &block->number);
     start += block->number * block->place;
-    if (block->number >= slab->capacity) { // behind the last
+    if (block->number >= slab->capacity) { // behind the last block
       hak_misuse_foreign(function, p);
       return false;
     }
     bool is_free = kind == HAK_KIND_L2 ? is_free_l2(slab, block->number)
                                        : hak_load_relaxed(&slab->local) == hak_tls_heap &&
-                                             slab->free == p; // exact for the newest only
+                                             slab->free == p; // exact for the block freed last only
     if (start == p && is_free) {
       hak_misuse_double_free(function, p, block->place - HAK_TAIL);
       return false;
@@ -473,13 +473,13 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
   }
 }
 
-HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) { // which is unused
+HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) { // its state may change now
   hak_heap_t *heap = hak_load_relaxed(&slab->holder);
   if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) hak_sparse_add_front(heap, slab);
   else slab_event(heap, slab);
 }
 
-// The ring had no room, so a FULL run may have a free block that no hint names.
+// The ring had no room, so a FULL run may now have a free block that no hint names.
 HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, uint32_t hint) {
   hak_heap_t *heap = hak_load_relaxed(&slab->holder);
   hak_ring_push_full(heap, slab->ring, hint);
@@ -487,7 +487,7 @@ HAK_NOINLINE HAK_HOT static void put_l2_full(hak_slab_t *slab, uint64_t mask, ui
   if (hak_slab_place(slab) == HAK_PLACE_FULL || hak_sparse_is_due(slab, mask)) put_l2_last(slab);
 }
 
-// Marks a block of one of this thread's runs free; mask is the run's.
+// Marks a block of one of this thread's L2 runs free. mask is the run's mask.
 HAK_INLINE void put_l2(hak_slab_t *slab, uint64_t mask, uint32_t number) {
   uint32_t hint = slab->hint | number;
   hak_ring_t *ring = slab->ring;
@@ -534,7 +534,7 @@ HAK_INLINE void free_found(const hak_block_t *block, void *p, const char *functi
   if (heap) hak_heap_leave(heap);
 }
 
-// By a thread without a heap.
+// Frees a block for a thread without a heap.
 HAK_NOINLINE static void free_young(hak_slab_t *slab, void *p, uint32_t number,
                                     const char *function) {
   hak_block_t block = {
@@ -546,8 +546,8 @@ HAK_NOINLINE static void free_young(hak_slab_t *slab, void *p, uint32_t number,
   if (heap) hak_nursery_leave(heap);
 }
 
-// Not a block of this thread's. Of other heaps' only the read-mostly line is looked at: what was
-// freed already is seen when the owner collects (L2), or not at all.
+// Frees a block that is not this thread's. Of other heaps' slabs it reads only the read-mostly
+// line: a double free is noticed when the owner collects (L2), or not at all.
 HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
   hak_kind_t kind = hak_slab_kind(slab);
@@ -561,20 +561,20 @@ HAK_NOINLINE HAK_HOT static void free_foreign(hak_slab_t *slab, void *p, const c
   else hak_remote_free_l2(heap, slab, number, function);
 }
 
-// Not a block of the calling thread's tiny slabs. What is commonest goes straight.
+// Frees a block outside the calling thread's tiny slabs. The most common case goes straight.
 HAK_HOT void hak_front_free_other(hak_slab_t *slab, void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
-  slab -= slab->offset; // 0 in a head; of a slab that is free any number: see below
+  slab -= slab->offset; // 0 in a head, any number in a free slab: see below
   if (HAK_UNLIKELY(hak_differs(&slab->holder, heap))) {
     free_foreign(slab, p, function);
     return;
   }
-  // One of this thread's L2 runs, and if the tests hold a block of it.
+  // The slab is one of this thread's L2 runs. If the tests below pass, p is a block of it.
   uint32_t number;
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(!hak_slab_block(slab, p, &number) ||
                    ((mask | hak_load_relaxed(&slab->remote)) >> number & 1)))
-    hak_front_free_slow(p, function); // says what is wrong
+    hak_front_free_slow(p, function); // reports what is wrong
   else put_l2(slab, mask, number);
 }
 

@@ -1,6 +1,6 @@
-// front.h: allocation and free at every size, above the heaps and below the
-// standard names. hak_front_hit and hak_front_free are the unified cache (row
-// F1): the straight-line code that the exported functions inline.
+// front.h: allocation and free of every size, above the heaps and below the standard names.
+// hak_front_hit and hak_front_free are the unified cache (row F1): the straight-line code that the
+// exported functions inline.
 //
 // Callable from any thread at any time. Nothing here sets errno.
 // Tests: test/unit/test_front.c, test/unit/instructions.
@@ -16,48 +16,48 @@
 #include "thread/ring.h"
 #include "thread/tend.h"
 
-// Every path that is not a hit. zeroed (may be NULL) is set to whether size bytes of the
-// block are known to be zero. NULL: out of memory or size above HAK_SIZE_MAX.
+// Every path other than a hit. *zeroed (zeroed may be NULL) is set to whether size bytes of the
+// block are known to be zero. NULL: out of memory, or size is above HAK_SIZE_MAX.
 HAK_NOINLINE void *hak_front_alloc(size_t size, bool *zeroed);
 // alignment is a power of two.
 HAK_NOINLINE void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed);
-// function is what the program called, for messages.
+// function: name of the function that the program called, for messages.
 HAK_NOINLINE void hak_front_free_slow(void *p, const char *function);
 HAK_NOINLINE void hak_front_slab_event(hak_slab_t *slab);
-// The same for a pointer outside the range, and for one into a slab of the range that
-// is not the calling thread's: with fewer steps for what is common.
+// The same for a pointer outside the range, and for one outside the calling thread's tiny slabs:
+// with fewer steps for the common cases.
 HAK_NOINLINE void hak_front_free_outside(void *p, const char *function);
 HAK_NOINLINE void hak_front_free_other(hak_slab_t *slab, void *p, const char *function);
-// Fills empty fronts of the commonest classes of a heap that was just attached, with
-// HAKMEM_PREWARM blocks each (row F3).
+// Fills the empty fronts of the most common classes of a newly attached heap with HAKMEM_PREWARM
+// blocks each (row F3).
 HAK_COLD void hak_front_prewarm(hak_heap_t *heap);
 
-// A live block as found from its pointer.
+// A live block as hak_front_find finds it from its pointer.
 typedef struct {
   hak_kind_t kind;  // TINY, L2, L25, GUARD, FIRST, or FREE for huge
   hak_slab_t *slab; // head of its run; NULL for the last three
-  uint32_t number;  // of the block in its slab or run (tiny, L2)
+  uint32_t number;  // index of the block in its slab or run (tiny, L2)
   size_t place;     // bytes of the block
-  size_t usable;    // of them, for the program
+  size_t usable;    // bytes of those that the program may use
 } hak_block_t;
-// False: p is not the start of a block, or (seal.h) not a live one, which has been reported.
+// False: p is not the start of a block or (seal.h) not of a live one. This has been reported.
 bool hak_front_find(const void *p, const char *function, hak_block_t *block);
 #if HAK_SECURE
-// Puts a block that was found back where it came from. heap: the calling thread's, NULL
-// if none can be had.
+// Returns a block found by hak_front_find to where it came from. heap: the calling thread's heap,
+// NULL if none is available.
 void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
                           const char *function);
 // Bytes of the block that starts at p.
 size_t hak_front_place(const void *p);
 #endif
 
-// Takes the first block of a tiny slab's free list, which is not empty.
+// Pops the first block off the free list of a tiny slab. The list is not empty.
 HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
   void *block = slab->free;
 #if HAK_SECURE
   uint64_t key = hak_seal_key(block);
   void *next;
-  // Off the list before it is reported: a handler of SIGABRT may allocate, and is not to find it.
+  // Empty the list before reporting: a SIGABRT handler may allocate and must not find the block.
   if (HAK_UNLIKELY(!hak_link_read(block, key, &next))) {
     slab->free = NULL;
     next = hak_link_broken(block);
@@ -67,7 +67,7 @@ HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
 #else
   slab->free = hak_link_get(block);
 #endif
-  // The next malloc reads its link, which may have left the cache long ago (decision 0025).
+  // The next malloc reads the link of the new head, which may be long out of cache (decision 0025).
   __builtin_prefetch(slab->free, 1);
   if (HAK_TAIL) // and its seal
     __builtin_prefetch((void *)((uintptr_t)slab->free + slab->size - 1), 1);
@@ -75,8 +75,8 @@ HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
   return block;
 }
 
-// A block of the front of *heap, which is read only for such a size; NULL if a slow path must
-// be taken.
+// Takes a tiny block from the front of *heap. Reads *heap only if size is tiny. NULL: a slow path
+// must be taken.
 HAK_INLINE void *hak_front_hit_of(hak_heap_t *const *heap, size_t size) {
   if (HAK_UNLIKELY(size > HAK_TINY_MAX - HAK_TAIL)) return NULL;
   hak_slab_t *slab = (*heap)->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
@@ -89,8 +89,8 @@ HAK_INLINE void *hak_front_hit_of(hak_heap_t *const *heap, size_t size) {
 }
 HAK_INLINE void *hak_front_hit(size_t size) { return hak_front_hit_of(&hak_tls_heap, size); }
 
-// Takes the block that the newest hint of an L2 ring names; there is one. tend: once in so many
-// (tend.h). For who returns the block at once: what else calloc has to do would have to be saved.
+// Takes the block named by the newest hint of a non-empty L2 ring. tend: tends once in so many hits
+// (tend.h). For callers that return the block at once: calloc would have to save state across it.
 HAK_INLINE void *hak_front_pop_hint(hak_ring_t *ring, bool tend) {
   uint32_t count = ring->count - 1, hint = ring->hint[count], number = hak_hint_number(hint);
   ring->count = count;
@@ -100,18 +100,18 @@ HAK_INLINE void *hak_front_pop_hint(hak_ring_t *ring, bool tend) {
 #if HAK_SECURE
   hak_seal_check_free(block, ring->size, hak_seal_key(block));
 #endif
-  HAK_IN_REGISTER(block); // computed before the count, whose flags would have to be kept
+  HAK_IN_REGISTER(block); // computed before the decrement: else its flags would have to be saved
   bool due = hak_owner_dec_negative(&ring->hits_left);
   return tend && HAK_UNLIKELY(due) ? hak_tend_ring(ring, slab, block) : block;
 }
 HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) { return hak_front_pop_hint(ring, false); }
 
-// The same for HAK_TINY_MAX < size <= HAK_L2_MAX: a block that this thread freed. NULL for
-// other sizes too.
+// The same for HAK_TINY_MAX < size <= HAK_L2_MAX: takes a block that this thread freed. Also NULL
+// for other sizes.
 HAK_INLINE void *hak_front_hit_l2_of(hak_heap_t *const *heap, size_t size, bool tend) {
   if (HAK_UNLIKELY(!hak_size_is_l2(size + HAK_TAIL))) return NULL;
   hak_ring_t *ring = &(*heap)->ring[hak_size_class_l2(size + HAK_TAIL)];
-  HAK_IN_REGISTER(ring); // or the compiler computes the address of each field anew
+  HAK_IN_REGISTER(ring); // else the compiler recomputes the address of each field
   if (HAK_UNLIKELY(ring->count == 0)) return NULL;
   void *block = hak_front_pop_hint(ring, tend);
   if (block == NULL) __builtin_unreachable();
@@ -125,7 +125,7 @@ HAK_INLINE void *hak_front_hit_l2(size_t size) {
   return hak_front_hit_l2_of(&hak_tls_heap, size, true);
 }
 
-// Either, by size: what callers other than malloc try before hak_front_alloc.
+// One of the two hits, by size. Callers other than malloc try this before hak_front_alloc.
 HAK_INLINE void *hak_front_hit_any_of(hak_heap_t *const *heap, size_t size) {
   return size <= HAK_TINY_MAX - HAK_TAIL ? hak_front_hit_of(heap, size)
                                          : hak_front_hit_l2_of(heap, size, false);
@@ -151,7 +151,7 @@ HAK_INLINE void hak_front_free(void *p, const char *function) {
   hak_quarantine_free(p, function);
   return;
 #elif HAK_CHECKS
-  // The debug build looks at every pointer exactly.
+  // The debug build checks every pointer in full.
   hak_front_free_slow(p, function);
   return;
 #endif
@@ -161,8 +161,8 @@ HAK_INLINE void hak_front_free(void *p, const char *function) {
   else hak_front_free_other(slab, p, function);
 }
 
-// The same for a block of size bytes. False: not done, for all the less common cases
-// and where size is not that of the block.
+// The same for a block of size bytes. False: nothing was done. This happens in all less common
+// cases, and if size does not fit the block.
 HAK_INLINE bool hak_front_free_sized(void *p, size_t size, const char *function) {
   hak_slab_t *slab;
   if (HAK_CHECKS || HAK_UNLIKELY(!hak_range_find(p, &slab)) ||
@@ -173,14 +173,14 @@ HAK_INLINE bool hak_front_free_sized(void *p, size_t size, const char *function)
   return true;
 }
 
-// Whether a block of an L2 run may have been borrowed for size bytes.
+// Whether a block of an L2 run may have been borrowed for a request of size bytes.
 HAK_INLINE bool hak_front_lent(const hak_slab_t *run, size_t size) {
   if (hak_slab_kind(run) != HAK_KIND_L2 || !hak_slab_roomy(run) || !hak_size_is_l2(size))
     return false;
   return hak_slab_class(run) - hak_size_class(size) <= hak_option(L2_BORROW);
 }
 
-// What that leaves of tiny and L2 blocks: other threads' and those of runs.
+// The tiny and L2 blocks that hak_front_free_sized leaves: other threads' blocks and those of runs.
 HAK_INLINE bool hak_front_free_sized_other(void *p, size_t size, const char *function) {
   hak_slab_t *slab;
   if (HAK_CHECKS || !hak_range_find(p, &slab)) return false;
@@ -197,7 +197,7 @@ HAK_INLINE bool hak_front_free_sized_any(void *p, size_t size, const char *funct
   return hak_front_free_sized(p, size, function) || hak_front_free_sized_other(p, size, function);
 }
 
-// The same with the alignment that the block was asked for with.
+// The same, also given the alignment that the block was requested with.
 HAK_INLINE bool hak_front_free_aligned_sized(void *p, size_t alignment, size_t size,
                                              const char *function) {
   if (size > HAK_L2_MAX || alignment > HAK_SLAB_SIZE) return false; // rounding up may overflow

@@ -8,8 +8,8 @@
 #include "thread/warm.h"
 
 #define GROWING 16       // fresh slabs in a row
-#define PROVEN UINT8_MAX // growth: and a run of the class was used in full
-#define PAGE_BLOCK 4096  // a block above it may have pages that are never used
+#define PROVEN UINT8_MAX // growth: in addition, a run of the class was used in full
+#define PAGE_BLOCK 4096  // a larger block may have pages that are never used
 
 void hak_growth_fresh(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   uint64_t after = hak_option(PREFAULT);
@@ -19,8 +19,8 @@ void hak_growth_fresh(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   hak_heap_count_stat(heap, HAK_STAT_prefault, 1);
 }
 
-// Or heaps have much more, on average, than what this one may have begun and left: a slab per
-// class, and two runs of each L2 class it uses.
+// Whether heaps have, on average, much more memory than this one may have begun and left: a slab
+// per class, and two runs of each L2 class that it uses.
 static bool well_filled(const hak_heap_t *heap) {
   uint64_t mapped = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SLAB_SHIFT;
   uint64_t slabs = HAK_CLASSES, have = mapped / hak_heap_count();
@@ -33,15 +33,15 @@ static bool grows(const hak_heap_t *heap, unsigned c) {
   return heap->warm[c].growth >= GROWING || well_filled(heap);
 }
 
-// The run that was used up last is looked at. It may be anybody's by now, and so nothing is read
-// that its owner writes. In a SuperSlab that is or was a huge page there is nothing to be seen.
+// Looks at the run that was used up last. It may have any owner by now, so nothing is read that its
+// owner writes. In a SuperSlab that is or was a huge page there is nothing to see.
 static bool proves(hak_heap_t *heap, unsigned c) {
   const char *p = heap->used_up;
   if (!p || !hak_fill_allowed(HAK_SUPERSLAB_SIZE)) return false;
   const hak_slab_t *slab = hak_slab_lookup(p);
   if (!slab) return false;
   uint32_t number = hak_superslab_number(slab);
-  // Relaxed: if another has been mapped there meanwhile, its pages tell as much or nothing.
+  // Relaxed: if another SuperSlab was mapped there meanwhile, its pages tell as much or nothing.
   if (hak_load_relaxed(&hak_registry.superslabs[number].huge) != HAK_HUGE_NO) return false;
   if (!hak_os_filled(p, hak_classes[c].capacity * hak_class_size(c))) return false;
   heap->warm[c].growth = PROVEN;

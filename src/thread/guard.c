@@ -8,10 +8,10 @@
 #include "os/os.h"
 #include "superslab/superslab.h"
 
-#define PLACES 256 // 2 MiB of address space and 80 KiB with 4 KiB pages
+#define PLACES 256 // 2 MiB of address space and 76 KiB with 4 KiB pages
 #define FRAMES 16
-#define PATTERN 0xa5 // of the bytes between a block and its page's end
-#define TRIES 8      // places looked at for one that is not live
+#define PATTERN 0xa5 // fills the bytes between a block and the end of its page
+#define TRIES 8      // places looked at to find one that is not live
 
 typedef enum { EMPTY, BUSY, LIVE, FREED } state_t;
 
@@ -21,7 +21,7 @@ typedef struct {
 } trace_t;
 
 typedef struct {
-  _Atomic uint32_t state; // state_t; who makes it BUSY owns the rest until it is changed again
+  _Atomic uint32_t state; // state_t; the thread that sets BUSY owns the rest until the next change
   bool committed;
   char *block;
   size_t size;
@@ -32,7 +32,7 @@ _Atomic uintptr_t hak_guard_base;
 uintptr_t hak_guard_end;
 static place_t *places;
 static _Atomic uint64_t turns; // allocations that could have been sampled
-static _Atomic uint32_t next;  // place to look at first: the one not used for longest
+static _Atomic uint32_t next;  // place to look at first: the one unused for longest
 
 // guard | page 0 | guard | page 1 | ... | guard
 static char *page_of(const place_t *place) {
@@ -73,7 +73,7 @@ static void print_stack(const char *title, const trace_t *stack, const char *own
 static void print_stacks(const place_t *place, bool accessed) {
   hak_module_t own;
   trace_t here;
-  // Linked in, the library's frames are in the program's module: all are shown.
+  // Linked statically, the library's frames are in the program's module: all frames are shown.
   if (HAK_STATIC || !hak_module_of((const void *)(uintptr_t)&print_stacks, &own)) own.name[0] = 0;
   here.count = hak_os_stack(here.frames, FRAMES);
   print_stack(accessed ? "accessed by" : "called by", &here, own.name);
@@ -81,11 +81,11 @@ static void print_stacks(const place_t *place, bool accessed) {
   if (hak_load_relaxed(&place->state) == FREED) print_stack("freed by", &place->freed, own.name);
 }
 
-// A fault anywhere in the process.
+// Called on a fault anywhere in the process.
 static void look(const void *address) {
   if (!hak_guard_owns(address)) return;
   const place_t *place = place_at(address);
-  // Acquire: pairs with the releases of who made or freed the block, which is read after it.
+  // Acquire: pairs with the releases of threads that made or freed the block, which is read below.
   uint32_t state = hak_load_acquire(&place->state);
   if (state != LIVE && state != FREED) return;
   uintptr_t p = (uintptr_t)address, start = (uintptr_t)place->block, end = start + place->size;
@@ -116,12 +116,12 @@ void hak_guard_start(void) {
 
 hak_guard_counts_t hak_guard_counts;
 
-// state: what the place was.
+// *state: the state that the place had.
 static place_t *claim_place(uint32_t *state) {
   for (unsigned i = 0; i < TRIES; i++) {
     place_t *place = &places[hak_fetch_add_relaxed(&next, 1u) % PLACES];
     *state = hak_load_relaxed(&place->state);
-    // Acquire: pairs with the release in hak_guard_free: the place is as that left it.
+    // Acquire: pairs with the release in hak_guard_free: the place is as that function left it.
     if ((*state == EMPTY || *state == FREED) && hak_cas_acquire(&place->state, state, BUSY))
       return place;
   }
@@ -145,7 +145,7 @@ void *hak_guard_alloc(size_t size) {
   place->size = size;
   for (char *p = place->block + size; p < end; p++) *p = (char)PATTERN;
   place->allocated.count = hak_os_stack(place->allocated.frames, FRAMES);
-  // Release: pairs with the acquires of who finds it LIVE.
+  // Release: pairs with the acquires of threads that find it LIVE.
   hak_store_release(&place->state, LIVE);
   hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)hak_os_page_size);
   hak_fetch_add_relaxed(&hak_guard_counts.allocs, 1);

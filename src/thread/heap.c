@@ -30,7 +30,7 @@ hak_heap_t hak_heap_none = {
 };
 
 HAK_TLS hak_heap_t *hak_tls_heap = &hak_heap_none;
-static HAK_TLS bool tls_ending; // the destructor has run: heaps are taken per call
+static HAK_TLS bool tls_ending; // heaps are taken per call: the destructor has run, or none will
 
 // ---------------------------------------------------------------------------
 // Fronts and lists (owner).
@@ -70,7 +70,7 @@ void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
   if (HAK_UNLIKELY(slab->absent || heap->trimmed_gone)) hak_sparse_needed(heap, slab);
   hak_slab_enter_active(slab);
-  // Its allocs word starts with the blocks that are live already.
+  // Its allocs word starts at the number of live blocks, which were counted before.
   if (c < HAK_TINY_CLASSES) hak_owner_add(&heap->classes[c].allocs, -hak_slab_live(slab));
   hak_heap_set_front(heap, c, slab);
 }
@@ -93,8 +93,8 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_mark_full(heap, slab);
 }
 
-// Of a class with many slabs, where the heaps are large, half as many free blocks are enough
-// (docs/decisions/0004-full-mark.md).
+// If the class has many slabs and the heaps are large, half as many free blocks bring a FULL slab
+// back (docs/decisions/0004-full-mark.md).
 #define MANY_SLABS 8
 #define LARGE_HEAPS ((uint64_t)16 << 20)
 
@@ -113,7 +113,7 @@ void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab) {
   if (!hak_commons_give(heap, slab, mark)) hak_slab_leave_active(slab, HAK_PLACE_FULL, mark);
 }
 
-// Nothing is due that a refill looks after.
+// Whether none of the other work that a refill looks after is due.
 HAK_INLINE bool nothing_due(hak_heap_t *heap) {
   return hak_load_relaxed(&heap->inbox) == 0 && heap->ticks + 1 < HAK_HEAP_TICKS &&
          heap->others < HAK_OTHERS_ENOUGH && !hak_heap_reclaim_asked(heap) &&
@@ -164,7 +164,7 @@ static void forget(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   forget(heap, slab);
-  hak_pool_release(slab, slab->run); // still what it was
+  hak_pool_release(slab, slab->run); // hak_slab_clear leaves run as it was
   hak_heap_tend_shared();
 }
 
@@ -173,10 +173,10 @@ void hak_heap_release_with(hak_heap_t *heap, hak_slab_t *slab, hak_parcel_t *par
   hak_pool_release_with(slab, slab->run, parcel);
 }
 
-// A slab may go back only when nobody is about to touch its remote word: with no live block no new
-// remote free can start, but one that was collected may be on its way to the inbox still (QUEUED).
+// A slab may be released only when no thread is about to touch its remote word. Without live blocks
+// no remote free can start, but after a collected one the post may still be under way (QUEUED).
 HAK_INLINE bool releasable(hak_slab_t *slab) {
-  // Acquire, which costs nothing: 0 is what an owner stored, after the acquire in hak_slab_collect.
+  // Acquire, which costs nothing: an owner stored the 0, after the acquire in hak_slab_collect.
   return hak_slab_unused(slab) && hak_load_acquire(&slab->remote) == 0;
 }
 
@@ -189,7 +189,7 @@ HAK_INLINE void bring_back(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab) { bring_back(heap, slab); }
 
-// The live blocks of the slab, which is not in front, fell below its mark.
+// The number of live blocks of a slab that is not in front fell below its mark.
 static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
   bring_back(heap, slab);
   if (!releasable(slab)) {
@@ -202,7 +202,7 @@ static void below_mark(hak_heap_t *heap, hak_slab_t *slab) {
 }
 
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab) {
-  if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) { // then it is a tiny one
+  if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) { // then the slab is tiny
     hak_tend_front(heap, slab);
     return;
   }
@@ -241,27 +241,27 @@ void hak_heap_tidy(hak_heap_t *heap) {
 }
 
 // ---------------------------------------------------------------------------
-// Inbox (protocol R2): a stack of slabs that only the owner empties, all at once.
+// Inbox (protocol R2): a stack of slabs, emptied all at once by the owner or by relief (R3).
 
 void hak_heap_post(hak_heap_t *owner, hak_slab_t *slab) {
   uint32_t index = hak_slab_index(slab), top = hak_load_relaxed(&owner->inbox);
   do {
-    // A handler has called fork since: the child posts it anew, if it is to be (post_forked).
+    // A signal handler has called fork since: post_forked posts the slab in the child, if needed.
     if (HAK_UNLIKELY(!(hak_load_relaxed(&slab->remote) & HAK_REMOTE_QUEUED))) return;
     slab->inbox_next = top;
-    // Release: pairs with the acquire in take_posted; the link is there.
+    // Release: pairs with the acquire in take_posted; publishes the link.
   } while (!hak_cas_seq_cst(&owner->inbox, &top, index));
 }
 
-// What came back from others, count blocks, may empty the slab or make it usable again. A FULL
-// L2 run, of which those in `before` were free, stays FULL if the ring can name the others.
+// Other threads' frees gave count blocks back, which may empty the slab or make it usable again. A
+// FULL L2 run, whose free blocks were `before`, stays FULL if the ring can name the new ones.
 HAK_INLINE void came_back(hak_heap_t *heap, hak_slab_t *slab, bool tiny, uint64_t before,
                           uint32_t count) {
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
   bool unused = hak_slab_unused(slab);
   if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) {
-    // A run that nobody may be about to use is much memory.
+    // An empty run is much memory, and without a thread in the nursery nobody may need it soon.
     if (tiny || !unused || !hak_load_relaxed(&heap->nursery) ||
         hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED)
       return;
@@ -284,7 +284,7 @@ void hak_heap_put_chain(hak_heap_t *heap, hak_slab_t *slab, void *head, void *ta
                         uint32_t count) {
   hak_link_set(tail, slab->free);
   slab->free = head;
-  // As in hak_slab_collect.
+  // In the same order as in hak_slab_collect.
   atomic_signal_fence(memory_order_release);
   hak_owner_add(&slab->frees_left, -(uint64_t)count);
   hak_heap_count_stat(heap, HAK_STAT_remote_collect, count);
@@ -297,7 +297,7 @@ static void take_back(hak_heap_t *heap, hak_slab_t *slab) {
   uint64_t before = tiny ? 0 : hak_load_relaxed(&slab->mask);
   bool full = hak_slab_place(slab) == HAK_PLACE_FULL;
   uint32_t count = hak_slab_collect(slab, true);
-  // A FULL slab of which nothing came back may have been given back by others since (R3).
+  // If no block came back, a FULL slab may have been released by another thread since (R3).
   if (count != 0 || !full) came_back(heap, slab, tiny, before, count);
 }
 
@@ -307,8 +307,8 @@ void hak_heap_take_back_l2(hak_heap_t *heap, hak_slab_t *slab, uint64_t block) {
   came_back(heap, slab, false, before, 1);
 }
 
-// What is announced to nobody since a fork. Nobody is between a push and its post: each L2 run
-// with a remote word that is not QUEUED is such a one, and stays the heap's until it is.
+// Posts the L2 runs that no inbox announces since a fork. No thread is between push and post, so
+// each run whose remote word is neither 0 nor QUEUED is one, and stays the heap's until QUEUED.
 HAK_COLD static void post_forked(hak_heap_t *heap) {
   heap->forked = false;
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
@@ -316,7 +316,7 @@ HAK_COLD static void post_forked(hak_heap_t *heap) {
     hak_slab_t *slab = hak_slab_at(i);
     if (hak_slab_kind(slab) != HAK_KIND_L2 || hak_slab_owner(slab) != heap) continue;
     uint64_t remote = hak_load_relaxed(&slab->remote);
-    // As in push_l2. If another thread was faster, that has posted it.
+    // As in push_l2. If the cas fails, another thread was faster and posts the run.
     if (remote == 0 || remote & HAK_REMOTE_QUEUED) continue;
     if (hak_cas_acq_rel(&slab->remote, &remote, remote | HAK_REMOTE_QUEUED))
       hak_heap_post(heap, slab);
@@ -325,19 +325,19 @@ HAK_COLD static void post_forked(hak_heap_t *heap) {
 
 static void take_posted(hak_heap_t *heap) {
   if (hak_load_relaxed(&heap->inbox) == 0) return;
-  // Acquire: pairs with the release in hak_heap_post: links and, through the
-  // remote words, chains are there.
+  // Acquire: pairs with the release in hak_heap_post: the links and, through the remote words, the
+  // chains are visible.
   uint32_t index = hak_exchange_seq_cst(&heap->inbox, 0);
   hak_store_relaxed(&heap->emptied, 0u);
   while (index) {
     hak_slab_t *slab = hak_slab_at(index);
-    index = slab->inbox_next; // before collecting: then it may be posted again
+    index = slab->inbox_next; // before collecting: after that it may be posted again
     hak_heap_t *owner = hak_slab_owner(slab);
     if (owner == heap) {
       take_back(heap, slab);
     } else {
-      // It was adopted while the poster was on its way: still QUEUED, so this
-      // thread may post it on.
+      // The slab was adopted before it was posted. It is still QUEUED, so this thread may post it
+      // to its new owner.
       hak_heap_post(owner, slab);
       hak_heap_service(owner);
     }
@@ -348,9 +348,9 @@ void hak_heap_drain(hak_heap_t *heap) {
   if (hak_load_relaxed(&heap->mail) != NULL) hak_letter_open_all(heap);
   take_posted(heap);
   if (HAK_LIKELY(!heap->forked)) return;
-  post_forked(heap); // after that: what the interrupted call had posted is not posted once more
+  post_forked(heap); // after take_posted: what the interrupted call had posted is not posted again
   take_posted(heap);
-  release_partial(heap); // what waited for the inbox of before
+  release_partial(heap); // slabs that waited for the inbox as it was before the fork
 }
 
 void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c) {
@@ -363,8 +363,8 @@ void hak_heap_give_partial(hak_heap_t *from, hak_heap_t *to, unsigned c) {
 }
 
 void hak_heap_service(hak_heap_t *owner) {
-  // Either this sees ORPHAN, or whoever made owner an orphan sees the inbox after
-  // that: both sides write, then read the other's word, seq_cst.
+  // Either this thread sees ORPHAN, or the thread that makes owner an orphan sees the inbox
+  // afterwards: each side writes its own word, then reads the other's, seq_cst.
   while (hak_load_seq_cst(&owner->state) == HAK_HEAP_ORPHAN &&
          (hak_load_seq_cst(&owner->inbox) != 0 || hak_load_seq_cst(&owner->mail) != NULL)) {
     if (!hak_heap_take(owner, HAK_HEAP_CLAIMED)) return;
@@ -374,7 +374,7 @@ void hak_heap_service(hak_heap_t *owner) {
   }
 }
 
-// An orphan whose partial slabs this thread may take, until it leaves it. A nursery takes
+// Claims an orphan, whose partial slabs this thread may take until it lets it go. A nursery takes
 // none: its own slabs are padded.
 static hak_heap_t *claim_from(unsigned list, const hak_heap_t *mine) {
   if (!hak_orphan_any(list) || hak_load_relaxed(&mine->nursery)) return NULL;
@@ -393,8 +393,8 @@ bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
   unsigned group = size_class >> HAK_ORPHAN_GROUP_SHIFT;
   hak_heap_t *orphan = claim_from(HAK_ORPHANS_GROUP + group, mine);
   if (!orphan) return false;
-  // One slab, as the others are for the threads that will need them. Of an orphan that has
-  // none all of the group, or the next look would find this one again, not those below it.
+  // Take one slab only: leave the others to the threads that will need them. If the orphan has
+  // none, take all of the group, or the next look would find it again, not those below it.
   if (orphan->partial[size_class]) hak_heap_give_partial(orphan, mine, size_class);
   else give_group(orphan, mine, group);
   hak_orphan_let_go(orphan);
@@ -409,20 +409,20 @@ static void adopt_all(hak_heap_t *mine) {
   }
 }
 
-// What the heap holds back of others' blocks is theirs again.
+// Hands over all blocks of other heaps that this heap holds back.
 static void hand_over(hak_heap_t *heap) {
   hak_quarantine_flush(heap);
   hak_remote_flush(heap);
 }
 
-// Protocol T1: a request is a new number; each owner compares it with the one it has
-// met last whenever it does not hit the front. Relaxed: nothing is handed over by it.
+// Protocol T1: a request increments this number. Each owner compares it with the last one it has
+// met whenever it does not hit the front. Relaxed: nothing is published through it.
 _Atomic uint32_t hak_heap_requests;
 
 void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   hak_fetch_add_relaxed(&hak_heap_requests, 1);
   if (heap) hand_over(heap);
-  hak_commons_reclaim(); // what it posts on is for the heaps that are looked at next
+  hak_commons_reclaim(); // first: slabs that it posts on are for the heaps that follow
   hak_nursery_reclaim();
   if (heap) hak_heap_reclaim_if_asked(heap);
   else hak_orphan_reclaim();
@@ -430,7 +430,7 @@ void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   hak_huge_cache_trim(keep);
   size_t kept = hak_load_relaxed(&hak_mapped.cached_bytes);
   hak_pool_trim(keep > kept ? (unsigned)((keep - kept) >> HAK_SUPERSLAB_SHIFT) : 0);
-  hak_process_fit(hak_os_address_limit()); // perhaps others have set it
+  hak_process_fit(hak_os_address_limit()); // the limit may have been changed
   hak_pool_purge();
 }
 
@@ -443,10 +443,10 @@ void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
 }
 
 // ---------------------------------------------------------------------------
-// Threads come and go.
+// Start and end of a thread.
 
 static pthread_key_t key;
-static _Atomic bool have_key; // false for a while: a thread that comes by does without
+static _Atomic bool have_key; // false at first: a thread does without the key then
 
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *) __attribute__((weak));
 
@@ -464,14 +464,14 @@ void hak_heap_init_keys(void) {
 static bool notice_of_the_end(void) {
   // Acquire: pairs with the release in hak_heap_init_keys.
   if (hak_load_acquire(&have_key) && pthread_setspecific(key, hak_tls_heap) == 0) return true;
-  // Its third argument tells glibc by an address which object the function is in.
+  // The third argument is an address by which glibc knows which object the function is in.
   return __cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &key) == 0;
 }
 
 _Atomic uint32_t hak_heap_threads;
 
 static void one_thread_less(void) {
-  // Never below 0: in the child of a handler that came in between, it was counted anew.
+  // Never below 0: if a signal handler has called fork meanwhile, the child has counted anew.
   uint32_t n = hak_load_relaxed(&hak_heap_threads);
   while (n != 0 && !hak_cas_relaxed(&hak_heap_threads, &n, n - 1)) {
   }
@@ -480,7 +480,7 @@ static void one_thread_less(void) {
 // From now on the thread takes a heap for each call.
 static void leave_own(void) {
   tls_ending = true;
-  hak_tls_heap = &hak_heap_none; // first: a child of a handler counts who has one
+  hak_tls_heap = &hak_heap_none; // first: if a handler calls fork, the child counts by it
   one_thread_less();
 }
 
@@ -492,26 +492,26 @@ void hak_heap_arm(void) {
   hak_heap_t *heap = hak_tls_heap;
   if (noticed || heap->id == 1) return; // the main thread's end is the program's
   leave_own();
-  heap->transient = true; // this one is for a call too
+  heap->transient = true; // this heap is for one call, too
 }
 
 static hak_heap_t *take_orphan(void) {
   hak_heap_t *heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
   if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
-  // What was asked while it had no thread, others have done.
+  // Requests made while it had no thread were carried out by other threads.
   if (heap) heap->reclaim_met = hak_load_relaxed(&hak_heap_requests);
   return heap;
 }
 
 static hak_heap_t *attach(void) {
   hak_heap_t *heap = hak_lost_find();
-  if (heap) one_thread_less(); // that which lost it
+  if (heap) one_thread_less(); // for the thread that lost it
   if (!heap && !tls_ending) heap = hak_nursery_grow_up();
   if (!heap) heap = take_orphan();
   if (!heap) {
     heap = hak_heap_new();
     if (!heap) {
-      hak_heap_reclaim_all(NULL, 0); // out of memory: what is kept may do
+      hak_heap_reclaim_all(NULL, 0); // out of memory: what is kept may be enough
       heap = hak_heap_new();
     }
     if (!heap) return NULL;
@@ -523,7 +523,7 @@ static hak_heap_t *attach(void) {
 
 hak_heap_t *hak_heap_enter_new(void) {
   hak_process_init();
-  // The set-up may have allocated: pthread_key_create and pthread_atfork are the C library's.
+  // The set-up may have allocated, in the C library's pthread_key_create and pthread_atfork.
   if (hak_tls_heap != &hak_heap_none) return hak_tls_heap;
   hak_heap_t *heap = tls_ending ? NULL : hak_nursery_enter();
   if (heap || !(heap = attach())) return heap;
@@ -553,9 +553,9 @@ static void retire_fronts(hak_heap_t *heap) {
   hak_pool_release_all(&parcel);
 }
 
-// The heap leaves its thread: everything held back is handed over, empty slabs go, the rest waits
-// for an adopter. Where a thread that is ending had it for a call only, there are none among those
-// that the call did not use.
+// Separates the heap from its thread: hands over all that is held back and releases empty slabs;
+// the rest waits for an adopter. If an ending thread had the heap for one call only, no slab that
+// the call did not use is empty.
 static void detach(hak_heap_t *heap, bool for_a_call) {
   hand_over(heap);
   hak_heap_drain(heap);
@@ -568,7 +568,7 @@ static void detach(hak_heap_t *heap, bool for_a_call) {
     hak_pool_trim_idle(hak_pool_keep_now());
     hak_huge_cache_tend();
   }
-  hak_commons_freed_here(heap); // the next thread may do other things
+  hak_commons_freed_here(heap); // the next thread may behave differently
   hak_heap_count_stat(heap, HAK_STAT_heap_orphan, 1);
   hak_heap_check(heap);
   hak_orphan_let_go(heap);
@@ -586,7 +586,7 @@ void hak_heap_detach_transient(hak_heap_t *heap) {
 void hak_heap_thread_end(void) {
   hak_heap_t *heap = hak_tls_heap;
   if (heap == &hak_heap_none) return;
-  hak_lost_left(heap); // first: else a handler in between would find it lost
+  hak_lost_left(heap); // first: otherwise a handler in between would find the heap lost
   leave_own();
   detach(heap, false);
 }

@@ -1,5 +1,5 @@
-// heaps.c: all heaps there are, by number (protocol N2), and what a fork makes of them. A heap is
-// made once and stays.
+// heaps.c: all heaps, by number (protocol N2), and what becomes of them in the child of a fork. A
+// heap is made once and stays.
 
 #include "base/bits.h"
 #include "os/os.h"
@@ -14,9 +14,9 @@
 #include "thread/ring.h"
 #include "thread/warm.h"
 
-static hak_heap_t first_heap; // number 1: the main thread's, so that start-up maps none
+static hak_heap_t first_heap; // number 1: the main thread's, so that start-up maps no heap
 
-// Segment k holds 8 << k of the others.
+// Segment k holds 8 << k of the other heaps.
 #define SEGMENT_SHIFT 3
 #define SEGMENTS 24
 static _Atomic(hak_heap_t *) segments[SEGMENTS];
@@ -32,7 +32,7 @@ static hak_heap_t *in_segment(uint32_t id, bool make) {
   if (!segment && make) {
     size_t size = hak_align_up(sizeof(hak_heap_t) << (SEGMENT_SHIFT + k), hak_os_page_size);
     hak_heap_t *fresh = hak_os_map(size, hak_os_page_size);
-    if (!fresh) hak_process_fit(hak_os_address_limit()); // perhaps others have set it
+    if (!fresh) hak_process_fit(hak_os_address_limit()); // the limit may have been changed
     if (!fresh && !(fresh = hak_os_map(size, hak_os_page_size))) return NULL;
     if (hak_cas_acq_rel(&segments[k], &segment, fresh)) {
       segment = fresh;
@@ -57,8 +57,8 @@ hak_heap_t *hak_heap_new(void) {
     hak_heap_t *heap = id == 1 ? &first_heap : in_segment(id, true);
     if (!heap) return NULL;
     uint32_t before = id - 1;
-    // Release: readers of the count find the segment. Until the heap is attached
-    // its state is NEW, and nobody else looks at it.
+    // Release: a thread that reads the count finds the segment. Until the heap is attached its
+    // state is NEW, and no other thread looks at it.
     if (hak_cas_acq_rel(&heap_count, &before, id)) {
       for (unsigned i = 0; i < HAK_TINY_STEPS; i++) heap->tiny[i] = &hak_slab_none;
       for (unsigned i = 0; i < HAK_L2_CLASSES; i++) {
@@ -69,7 +69,7 @@ hak_heap_t *hak_heap_new(void) {
       }
       heap->letter = heap->letters;
       hak_warm_init(heap);
-      heap->reclaim_met = hak_load_relaxed(&hak_heap_requests); // none is for it
+      heap->reclaim_met = hak_load_relaxed(&hak_heap_requests); // no earlier request is for it
       heap->id = id;
       return heap;
     }
@@ -80,18 +80,18 @@ hak_heap_t *hak_heap_new(void) {
 // ---------------------------------------------------------------------------
 // The child of a fork.
 
-// Whether the calling thread may be in the middle of a call that has the heap, which is not its own:
-// a signal's handler may have called fork.
+// Whether the calling thread may be in the middle of a call that has taken the heap, which is not
+// its own: a signal handler may have called fork.
 static bool may_be_held(hak_heap_t *heap, uint32_t state, const hak_heap_t *mine) {
   return state == HAK_HEAP_CLAIMED ||
          (state == HAK_HEAP_ATTACHED &&
           (mine == &hak_heap_none || hak_load_relaxed(&heap->nursery)));
 }
 
-// Of what others freed chains may be torn, as fork copies pages one after the other: those blocks
-// are lost to the child. A set of L2 blocks is one word, not torn, and relief may have taken the run:
-// of the thread's own they are posted anew when it drains its inbox next. Not now, for fork may have
-// been called by a handler that came in the middle of its malloc.
+// Chains of blocks that others freed may be torn, as fork copies pages one after the other: the
+// child loses those blocks. A set of L2 blocks is one word and not torn; it stays, unless relief
+// has taken the run. The thread's own runs are posted anew when it next drains its inbox. Not now:
+// a handler that interrupted its malloc may have called fork.
 static void forget_what_others_freed(hak_heap_t *mine, bool of_all) {
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
   for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) {
@@ -113,12 +113,12 @@ void hak_heap_after_fork(void) {
   for (uint32_t id = 1; id <= hak_heap_count(); id++) {
     hak_heap_t *heap = hak_heap_by_id(id);
     uint32_t state = hak_load_relaxed(&heap->state);
-    // Its thread may have been in the middle of anything, and fork copies pages
-    // one after the other: nothing in it is to be trusted but single words.
+    // The heap's thread may have been in the middle of anything, and fork copies pages one after
+    // the other: only single words of the heap can be trusted.
     if (heap == mine || state == HAK_HEAP_NEW) continue;
     held |= may_be_held(heap, state, mine);
     hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
-    // This thread's letters are in it, and will be written again.
+    // This thread's letters are in the mail, and will be written again.
     hak_store_relaxed(&heap->mail, (hak_letter_t *)NULL);
     hak_store_if_other(&heap->inbox, 0u);
   }

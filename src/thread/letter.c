@@ -9,9 +9,9 @@
 #include "thread/remote.h"
 #include "thread/ring.h"
 
-#define OFF_BLOCKS 1024 // after an owner did not come by its mail: docs/decisions/0036-letters.md
+#define OFF_BLOCKS 1024 // after an owner left its mail unopened: docs/decisions/0036-letters.md
 
-// Relaxed: whoever sends a letter looks after its owner once more (hak_heap_service).
+// Relaxed: the thread that sends a letter checks its owner once more (hak_heap_service).
 static bool gets_letters(hak_heap_t *owner) {
   return hak_load_relaxed(&owner->state) != HAK_HEAP_DEAD && !hak_load_relaxed(&owner->common) &&
          !hak_load_relaxed(&owner->nursery);
@@ -24,13 +24,13 @@ static void deliver_one(hak_heap_t *mine, uint32_t hint) {
     hak_remote_push_l2(slab, (uint64_t)1 << number, mine);
     return;
   }
-  // A block that is not free keeps its run.
+  // A block that was not freed before would have kept its run in use.
   hak_message("free: double free of block %u in the run at %p, which has no live block any more",
               (uint64_t)number, hak_slab_start(slab));
   hak_misuse_finish();
 }
 
-// Takes the mail of a heap and goes through it; how many letters it was.
+// Takes a heap's mail and calls `one` for each hint in it. Returns the number of letters.
 HAK_INLINE uint32_t read_mail(hak_heap_t *heap, void (*one)(hak_heap_t *, uint32_t),
                               hak_heap_t *mine) {
   // Acquire: pairs with the release in send: the letters' contents.
@@ -71,19 +71,19 @@ void hak_letter_send_all(hak_heap_t *heap) {
     if (heap->letters[i].owner) send(heap, &heap->letters[i]);
 }
 
-// One that is written for the owner, else one that can be begun; NULL: there is neither.
+// The letter being written for the owner, else one that can be begun. NULL: there is neither.
 static hak_letter_t *find(hak_heap_t *heap, const hak_heap_t *owner) {
   hak_letter_t *found = NULL;
   for (unsigned i = 0; i < HAK_LETTERS; i++) {
     hak_letter_t *letter = &heap->letters[i];
     if (letter->owner == owner) return letter;
-    // Acquire: pairs with the release of who opened it or took it back.
+    // Acquire: pairs with the release of the thread that opened it or took it back.
     if (!letter->owner && !hak_load_acquire(&letter->sent)) found = letter;
   }
   return found;
 }
 
-// All are on their way or written for others.
+// All letters are under way or being written for other owners.
 static void make_room(hak_heap_t *heap) {
   if (heap->letter->owner) {
     send(heap, heap->letter);
@@ -91,17 +91,17 @@ static void make_room(hak_heap_t *heap) {
   }
   heap->letters_off = OFF_BLOCKS;
   for (unsigned i = 0; i < HAK_LETTERS; i++)
-    // Relaxed: if it was opened meanwhile, its owner's mail is taken all the same.
+    // Relaxed: if the letter was opened meanwhile, the mail is taken all the same.
     if (hak_load_relaxed(&heap->letters[i].sent)) hak_letter_recall(heap->letters[i].to, heap);
 }
 
-// The letter for the owner of the run that comes next; false: none.
+// Makes the owner's letter the one that is written next. False: there is none.
 HAK_NOINLINE static bool begin(hak_heap_t *heap, hak_heap_t *owner) {
   if (heap->letters_off != 0) {
     heap->letters_off--;
     return false;
   }
-  // What a nursery has written would wait for another thread.
+  // A letter begun in a nursery would wait for another thread to send it.
   if (!hak_option(LETTERS) || !gets_letters(owner) || hak_load_relaxed(&heap->nursery))
     return false;
   hak_letter_t *letter = find(heap, owner);
@@ -144,7 +144,7 @@ bool hak_letter_holds(const hak_heap_t *heap, const hak_slab_t *slab, uint32_t b
   return false;
 }
 
-// The run may be another heap's by now; of a block that was freed twice it may be none any more.
+// The run may be another heap's by now; if the block was freed twice, it may be no run any more.
 static void open_one(hak_heap_t *heap, uint32_t hint) {
   hak_slab_t *slab = hak_hint_slab(hint);
   uint64_t bit = (uint64_t)1 << hak_hint_number(hint);

@@ -9,16 +9,16 @@
 #include "thread/orphan.h"
 #include "thread/remote.h"
 
-#define TAKEN_CALLS 16 // a nursery that is taken counts as so many calls
+#define TAKEN_CALLS 16 // finding a nursery taken counts as this many calls
 
 static _Atomic(hak_heap_t *) nurseries[HAK_NURSERIES]; // hak_heap_none while one is made
 static HAK_TLS struct {
-  uint32_t calls; // served by nurseries, and KiB
-  uint32_t taken; // times it found one taken; says which one is next
+  uint32_t calls; // served by nurseries; each KiB counts as one more
+  uint32_t taken; // times it found a nursery taken; selects the one it uses
 } tls_young;
 
-// Beside many threads that have heaps one stays young for so many times as long: most of them
-// sleep, and a heap has a slab of each class that its thread ever used.
+// While many threads have heaps, a thread stays young for this many times as long: most threads
+// sleep then, and a heap has a slab of each class that its thread ever used.
 #define CROWD_TIMES 4
 
 HAK_NOINLINE static bool in_crowd(size_t size) {
@@ -27,9 +27,9 @@ HAK_NOINLINE static bool in_crowd(size_t size) {
          tls_young.calls < CROWD_TIMES * hak_option(NURSERY);
 }
 
-// size: of the block that is asked for, where that is known.
+// size: of the requested block; SIZE_MAX where it is not known.
 static bool is_young(size_t size) {
-  // What is to be prepared for a thread, and what counts its slow paths, is for one with a heap.
+  // PREWARM prepares a thread's heap, and GUARD counts its slow paths: both need a heap.
   return (HAK_LIKELY(tls_young.calls < hak_option(NURSERY)) || in_crowd(size)) &&
          hak_option(PREWARM) == 0 && hak_option(GUARD) == 0;
 }
@@ -42,19 +42,19 @@ static void found_taken(void) {
 HAK_INLINE bool take(hak_heap_t *heap) {
   if (!hak_heap_take(heap, HAK_HEAP_ATTACHED)) return false;
   if (HAK_LIKELY(hak_load_relaxed(&heap->nursery))) return true;
-  // It became a thread's own since it was looked for, and that thread has ended.
+  // Since the nursery was found it became a thread's own heap, and that thread has ended.
   hak_orphan_let_go(heap);
   return false;
 }
 
-// The nursery in the place, NULL if there is none or it is taken.
+// Takes the nursery in the place. NULL: there is none, or another thread has it.
 HAK_INLINE hak_heap_t *take_from(_Atomic(hak_heap_t *) *place) {
-  // Acquire: pairs with the release in make, as does the state's in take.
+  // Acquire: pairs with the release in make, as does the acquire of the state in take.
   hak_heap_t *heap = hak_load_acquire(place);
   return heap && heap != &hak_heap_none && take(heap) ? heap : NULL;
 }
 
-// In a place that hak_heap_none holds, so that nobody else makes one.
+// Makes a nursery in a place that holds hak_heap_none, so that no other thread makes one there.
 static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
   hak_heap_t *heap = hak_heap_new();
   if (heap) {
@@ -62,12 +62,12 @@ static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
     hak_store_relaxed(&heap->nursery, true);
     hak_store_seq_cst(&heap->state, HAK_HEAP_ATTACHED);
   }
-  // Release: pairs with the acquire of who finds it here.
+  // Release: pairs with the acquire of the thread that finds it here.
   hak_store_release(place, heap);
   return heap;
 }
 
-// The one that this thread used last was just found taken, or there is none.
+// The nursery that this thread used last was just found taken, or does not exist.
 HAK_NOINLINE static hak_heap_t *enter_another(void) {
   for (unsigned n = 0; n < HAK_NURSERIES; n++, found_taken()) {
     _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
@@ -80,8 +80,8 @@ HAK_NOINLINE static hak_heap_t *enter_another(void) {
 }
 
 hak_heap_t *hak_nursery_enter(void) {
-  // The first thread gets the first heap, and what ended threads left is used first: where
-  // there are such heaps, threads tend to need one.
+  // The first thread gets the first heap. Heaps that ended threads left are used before nurseries:
+  // where there are such heaps, threads tend to need one.
   if (!is_young(SIZE_MAX) || (hak_heap_count() == 0 && !hak_first_elsewhere()) ||
       hak_orphan_any(HAK_ORPHANS_ALL))
     return NULL;
@@ -102,15 +102,15 @@ void hak_nursery_leave(hak_heap_t *heap) {
   hak_heap_count_stat(heap, HAK_STAT_nursery, 1);
   if (HAK_UNLIKELY(heap->pending)) hak_remote_flush(heap);
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->state) == HAK_HEAP_DEAD)) return; // fork in a handler
-  // Release: pairs with the acquire in hak_heap_take. Then what was posted before: as
-  // hak_heap_service looks.
+  // Release: pairs with the acquire in hak_heap_take. Then look for what was posted before, as
+  // hak_heap_service does.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
   if (hak_load_seq_cst(&heap->inbox) != 0 || hak_load_seq_cst(&heap->mail) != NULL)
     hak_heap_service(heap);
 }
 
 void *hak_nursery_hit(size_t size) {
-  // Acquire: pairs with the release in make: options are known as well.
+  // Acquire: pairs with the release in make, and makes the options known as well.
   hak_heap_t *heap = hak_load_acquire(&nurseries[tls_young.taken % HAK_NURSERIES]);
   if (size > HAK_L2_MAX || !heap || heap == &hak_heap_none || !is_young(size) ||
       hak_orphan_any(HAK_ORPHANS_ALL) || !take(heap))
@@ -126,7 +126,7 @@ hak_heap_t *hak_nursery_grow_up(void) {
   _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
   hak_heap_t *heap = take_from(place);
   if (!heap) return NULL;
-  // Relaxed: who finds the place or the flag as they were cannot take the heap, or looks again.
+  // Relaxed: a thread that reads the old place or flag cannot take the heap, or checks again.
   hak_store_relaxed(&heap->nursery, false);
   hak_store_relaxed(place, (hak_heap_t *)NULL);
   return heap;
@@ -134,16 +134,16 @@ hak_heap_t *hak_nursery_grow_up(void) {
 
 size_t hak_nursery_takes(size_t size) {
   size_t kib = size >> 10, most = UINT32_MAX / 2;
-  tls_young.calls += (uint32_t)(kib < most ? kib : most); // is_young: less than half before
+  tls_young.calls += (uint32_t)(kib < most ? kib : most); // is_young kept it below half: it fits
   return hak_class_padded(size);
 }
 
 void hak_nursery_reclaim(void) {
   for (unsigned i = 0; i < HAK_NURSERIES; i++) {
     hak_heap_t *heap = take_from(&nurseries[i]);
-    if (!heap) continue; // who has it finds the request
+    if (!heap) continue; // the thread that has it finds the request
     hak_heap_reclaim_if_asked(heap);
-    hak_orphan_let_go(heap); // no call was served
+    hak_orphan_let_go(heap); // not hak_nursery_leave: no call was served
   }
 }
 

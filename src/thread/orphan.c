@@ -5,7 +5,7 @@
 #include "thread/heap.h"
 #include "thread/sparse.h"
 
-#define LOOKS 8 // at heaps, for an orphan to tend
+#define LOOKS 8 // heaps looked at to find an orphan to tend
 
 _Atomic uint64_t hak_orphans[HAK_ORPHAN_LISTS];
 
@@ -14,7 +14,7 @@ static void push_orphan(unsigned list, hak_heap_t *heap) {
   do {
     hak_store_relaxed(&heap->next_orphan[list], (uint32_t)top);
     next = ((top >> 32) + 1) << 32 | heap->id;
-    // Release: pairs with the acquire in pop_orphan; the link is there.
+    // Release: pairs with the acquire in pop_orphan; publishes the link.
   } while (!hak_cas_release(&hak_orphans[list], &top, next));
 }
 
@@ -24,7 +24,7 @@ static hak_heap_t *pop_orphan(unsigned list) {
   do {
     if ((uint32_t)top == 0) return NULL;
     heap = hak_heap_by_id((uint32_t)top);
-    // May be stale if another thread popped heap meanwhile: then the tag differs.
+    // The link may be stale if another thread popped heap meanwhile: then the tag differs.
     next = ((top >> 32) + 1) << 32 | hak_load_relaxed(&heap->next_orphan[list]);
   } while (!hak_cas_acquire(&hak_orphans[list], &top, next));
   return heap;
@@ -63,18 +63,18 @@ void hak_orphan_leave(hak_heap_t *heap) {
     hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN); // release, as below
     return;
   }
-  // Relaxed: only says which groups need no look. It stays on the lists that it is on, as whoever
-  // finds nothing there does no harm: it is off that list then, and not put on it again. Whether
-  // it gets on RICH is for its slabs to say, not for the lists of groups that it is on.
+  // Relaxed: only says which groups need no look. The heap stays on its lists: a thread that finds
+  // no slab there does no harm, as it has popped the heap, which is not put on that list again.
+  // Whether the heap goes on RICH depends on its slabs, not on the group lists that it is on.
   uint32_t listed = hak_load_relaxed(&heap->listed), lists = listed | ALL_BIT, looks = GROUP_BITS;
   if (listed & RICH_BIT) looks &= ~listed;
   for (; looks != 0; looks &= looks - 1)
     if (has_partial(heap, hak_low_bit(looks))) lists |= (looks & -looks) | RICH_BIT;
   // Release: pairs with the acquire in hak_heap_take.
   hak_store_seq_cst(&heap->state, HAK_HEAP_ORPHAN);
-  // If the heap still counts as listed, then it is, or hak_orphan_take is between its pop and
-  // its look at the state, which comes after it clears `listed`, so it finds the orphan. Mostly
-  // it is, and the load, seq_cst as well and so after the state too, saves locked operations.
+  // If a bit of `listed` is still set, the heap is on that list, or hak_orphan_take has popped it
+  // and has yet to clear the bit, then look at the state: so it finds the orphan. Mostly the heap
+  // is listed, and this load, also seq_cst and so after the state, saves locked operations.
   for (uint32_t rest = lists & ~hak_load_seq_cst(&heap->listed); rest != 0; rest &= rest - 1)
     list_orphan(hak_low_bit(rest), heap);
 }
@@ -84,13 +84,13 @@ void hak_orphan_let_go(hak_heap_t *heap) {
   hak_heap_service(heap); // what was posted before the state changed
 }
 
-// Nobody has been in the nursery from one look to the next, a second later: a thread that grows up
-// is not to find it taken, or it would leave the blocks that it has there.
+// Whether no thread has used the nursery from one look to the next, a second later. A thread that
+// grows up must not find its nursery taken, or it would leave its blocks behind there.
 static bool is_deserted(hak_heap_t *nursery) {
-  // Relaxed, all of it: it steers who looks when.
+  // All relaxed: the words steer who looks when.
   uint32_t now = (uint32_t)hak_os_clock_ms();
   uint32_t uses = (uint32_t)hak_load_relaxed(&nursery->stats[HAK_STAT_nursery]);
-  // Another thread's clock may be a little later: then no second has passed.
+  // Another thread may have stored a slightly later time: then no second has passed.
   uint32_t passed = now - hak_load_relaxed(&nursery->looked_at);
   if (passed < 1000 || passed > UINT32_MAX - 1000) return false;
   hak_store_relaxed(&nursery->looked_at, now);
@@ -99,11 +99,11 @@ static bool is_deserted(hak_heap_t *nursery) {
   return same;
 }
 
-// The heap if it is an orphan, or a nursery that nobody has, CLAIMED.
+// Claims the heap if it is an orphan or a deserted nursery. NULL if it is neither, or is taken.
 static hak_heap_t *claim(uint32_t id) {
   hak_heap_t *heap = hak_heap_by_id(id);
-  // Relaxed: hak_heap_take tells whether it is an orphan still. A commons that was made this moment
-  // may be taken for one, which does no harm: hak_orphan_leave tells.
+  // Relaxed: hak_heap_take checks that the heap is still an orphan. A commons that was just made
+  // may be mistaken for one, which does no harm: hak_orphan_leave checks again.
   if (hak_load_relaxed(&heap->state) != HAK_HEAP_ORPHAN || hak_load_relaxed(&heap->common) ||
       (hak_load_relaxed(&heap->nursery) && !is_deserted(heap)))
     return NULL;
@@ -120,9 +120,9 @@ void hak_orphan_reclaim(void) {
 }
 
 void hak_orphan_tend(void) {
-  static _Atomic uint32_t last; // relaxed: steers which are looked at
+  static _Atomic uint32_t last; // relaxed: steers which heaps are looked at
   uint32_t id = hak_load_relaxed(&last), count = hak_heap_count(), looks = 0;
-  if (count == 1) return; // the caller's
+  if (count == 1) return; // the caller's heap
   hak_heap_t *heap;
   do heap = claim(id = id % count + 1);
   while (!heap && ++looks < LOOKS && looks < count);

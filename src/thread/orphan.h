@@ -1,8 +1,8 @@
-// orphan.h: heaps of ended threads (protocols H1 and H2). A new thread takes one, with all its
-// slabs; a running one claims one for a moment to adopt a partial slab. A list is a stack:
-// number of the top heap and a tag that changes with every update, so that a compare-and-swap
-// never takes an old top for the new one. A heap may stay listed when it is no orphan any more;
-// who pops it finds out from its state and drops it. `listed` keeps it from being pushed twice.
+// orphan.h: heaps of ended threads (protocols H1 and H2). A new thread takes an orphan with all its
+// slabs; a running thread claims one for a moment to adopt a partial slab. A list is a stack: the
+// number of the top heap and a tag that changes with every update, so that a compare-and-swap never
+// mistakes an old top for the new one. A heap may stay listed when it is no orphan any more; the
+// thread that pops it sees that from its state and drops it. `listed` prevents a second push.
 //
 // Any thread. Tests: test/unit/test_heap.c, test/model/orphan.pml, orphan_list.pml.
 
@@ -17,20 +17,20 @@ HAK_INTERNAL extern _Atomic uint64_t hak_orphans[HAK_ORPHAN_LISTS];
 HAK_INLINE bool hak_orphan_any(unsigned list) {
   return (uint32_t)hak_load_relaxed(&hak_orphans[list]) != 0;
 }
-// Takes an orphan off the list into state `wanted`, NULL if there is none. One that another
+// Takes an orphan off the list into state `wanted`. NULL if there is none. A heap that another
 // thread has attached or claimed meanwhile is dropped: that thread lists it again.
 hak_heap_t *hak_orphan_take(unsigned list, uint32_t wanted);
-// Gives a heap up (owner), which takes a call of hak_heap_service afterwards. A nursery or a
-// commons is on no list: it stays in its place.
+// Gives up a heap (owner). A call of hak_heap_service has to follow, except for a commons (H4). A
+// nursery or a commons goes on no list: it stays in its place.
 void hak_orphan_leave(hak_heap_t *heap);
-// The same with that call.
+// The same, followed by that call.
 void hak_orphan_let_go(hak_heap_t *heap);
-// All of them give back what they can: for who has no heap that could take their slabs over.
+// Makes all orphans give back what they can, for a thread without a heap to take over their slabs.
 void hak_orphan_reclaim(void);
-// One of them, the next each time, takes back what others freed, and gives back pages that were
-// idle already when it was looked at before (thread/sparse.h).
+// Takes back what others freed into one orphan, the next one each time, and gives back its pages
+// that were idle already at the previous look (thread/sparse.h).
 void hak_orphan_tend(void);
-// In the child of a fork, whose only heap is mine, or hak_heap_none.
+// In the child of a fork. mine: the only heap that it still uses, or hak_heap_none.
 void hak_orphan_after_fork(hak_heap_t *mine);
 
 #endif

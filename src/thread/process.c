@@ -12,7 +12,7 @@
 #include "thread/guard.h"
 #include "thread/heap.h"
 
-_Atomic uint32_t hak_process_state; // 0, 1: a thread is at it, 2: done
+_Atomic uint32_t hak_process_state; // 0, 1: a thread is initialising, 2: done
 static int process_id;              // not that of a child of vfork
 
 void hak_process_fit(size_t limit) {
@@ -21,7 +21,7 @@ void hak_process_fit(size_t limit) {
 
 static void after_fork_in_child(void) {
   process_id = hak_os_pid();
-  // What is below the heaps first: they may give slabs back.
+  // The layers below the heaps come first: heaps may give slabs back to them.
   hak_huge_cache_after_fork();
   hak_pool_rebuild();
   hak_heap_after_fork();
@@ -41,20 +41,20 @@ void hak_process_init_slow(void) {
   hak_superslab_init();
   // Release: pairs with the acquire in hak_process_init.
   hak_store_release(&hak_process_state, 2);
-  // Call the C library, which may allocate: that works from here on.
+  // The calls below enter the C library, which may allocate: that works from here on.
   hak_heap_init_keys();
-  // At the first malloc, which is the loader's as a rule: handlers run in the order in which they
+  // Registered at the first malloc, usually the loader's: handlers run in the order in which they
   // were registered, and those of other libraries may allocate.
   pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-// The constructor runs after the first malloc as a rule. What may print waits until here.
+// The constructor usually runs after the first malloc. Whatever may print waits until here.
 __attribute__((constructor(101))) static void start(void) {
   hak_process_init();
   hak_options_report();
   hak_pressure_init();
   hak_guard_start();
   hak_background_start();
-  // Threads do not survive fork. Not before the handlers of others that wrap pthread_create.
+  // Threads do not survive fork. Must not run before the handlers of wrappers of pthread_create.
   pthread_atfork(NULL, NULL, hak_background_start);
 }

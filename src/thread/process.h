@@ -1,4 +1,4 @@
-// process.h: the once-per-process part: order of initialisation, fork.
+// process.h: what is done once per process: initialisation in the right order, fork handlers.
 
 #ifndef HAK_THREAD_PROCESS_H
 #define HAK_THREAD_PROCESS_H
@@ -7,16 +7,16 @@
 
 HAK_INTERNAL extern _Atomic uint32_t hak_process_state; // 2: initialised
 void hak_process_init_slow(void);
-// What is reserved follows the limit of address space, or one that is about to be set, but in a
-// child of vfork, whose limits are not those of the process that the memory is of.
+// Fits the reserved memory to the limit of address space, or to one that is about to be set. Not in
+// a child of vfork: its limits are not those of the process that owns the memory.
 void hak_process_fit(size_t limit);
 
-// HAKMEM_BACKGROUND: the helper thread. Not from inside an allocation: starting a
-// thread allocates.
+// Starts the helper thread (HAKMEM_BACKGROUND). Not from inside an allocation: starting a thread
+// allocates.
 void hak_background_start(void);
 
-// Options, OS, registry: before the first block. Safe at any time, from any
-// thread, as early as the dynamic linker's own first malloc.
+// Initialises options, OS and registry, before the first block. Safe at any time, from any thread,
+// as early as the dynamic linker's own first malloc.
 HAK_INLINE void hak_process_init(void) {
   // Acquire: pairs with the release that sets 2: what was set up is visible.
   if (HAK_UNLIKELY(hak_load_acquire(&hak_process_state) != 2)) hak_process_init_slow();

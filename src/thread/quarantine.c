@@ -9,15 +9,15 @@
 
 _Static_assert((HAK_HELD & (HAK_HELD - 1)) == 0, "held_first and held_end wrap around");
 
-// One that is not of a tiny slab of this heap.
+// Releases a block that is not in a tiny slab of this heap.
 HAK_NOINLINE static void release_other(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place) {
   hak_block_t block = {.kind = hak_slab_kind(slab), .slab = slab, .place = place, .usable = place};
   if (block.kind == HAK_KIND_L2) (void)hak_slab_block(slab, p, &block.number);
   hak_front_free_block(heap, &block, p, "free");
 }
 
-// A block of one of this heap's tiny slabs may be handed out again; true if the slab's owner has
-// to be told. value is what its tail word says.
+// Puts a block of one of this heap's tiny slabs back on the free list. True if the slab's owner has
+// to be told (hak_heap_slab_event). value: what the block's tail word says.
 HAK_INLINE bool release_own(hak_slab_t *slab, void *p, uint64_t *word, uint64_t value) {
   uint64_t key = *word ^ value;
   *word = key ^ HAK_SEAL_FREE;
@@ -56,12 +56,12 @@ HAK_INLINE void let_go(hak_heap_t *heap) {
   size_t place = place_of(held.slab);
   uint64_t value = hak_seal_read(held.block, place), slack = value >> HAK_SEAL_SLACK_SHIFT;
   heap->held_bytes -= place;
-  // Nobody may have touched it meanwhile. Another seal than HELD: two threads freed it at
-  // the same moment, or it was overwritten.
+  // Nothing may have written to the block meanwhile. If its seal is not HELD, two threads freed it
+  // at the same moment, or it was overwritten.
   if (HAK_UNLIKELY((value & HAK_SEAL_STATE) != HAK_SEAL_HELD || slack > place - HAK_TAIL ||
                    !filled(held.block, hak_seal_span(place, slack)))) {
     hak_misuse_written(held.block, hak_seal_size(held.block, place));
-    return; // told to go on: nobody gets it
+    return; // told to go on: the block is not reused
   }
   release(heap, held.slab, held.block, place, value);
 }
@@ -77,7 +77,7 @@ HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {
   }
 }
 
-// The slab got blocks back.
+// A block that went back to the slab raised its event.
 HAK_NOINLINE static void tell(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_slab_event(heap, slab);
   let_go_surplus(heap);
@@ -92,7 +92,7 @@ HAK_INLINE uint32_t add(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t plac
   return end + 1;
 }
 
-// p is live, as value says, its tail word.
+// p is live, according to value, which is what its tail word says.
 HAK_INLINE void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t value) {
   fill(p, hak_seal_span(place, hak_seal_slack(value)));
   if (place > hak_secret.held_bytes) {
@@ -125,7 +125,7 @@ HAK_NOINLINE static void free_other(void *p, const char *function) {
   if (heap) hak_heap_leave(heap);
 }
 
-// By a thread without a heap: where the nursery that the block is of holds others' back.
+// For a thread without a heap: holds the block in the quarantine of the nursery that owns it.
 HAK_NOINLINE static void hold_young(hak_slab_t *slab, void *p, size_t place, uint64_t value,
                                     const char *function) {
   hak_heap_t *heap = hak_nursery_enter_for(slab);
@@ -137,17 +137,17 @@ HAK_NOINLINE static void hold_young(hak_slab_t *slab, void *p, size_t place, uin
   hak_nursery_leave(heap);
 }
 
-// Live, and nothing was written behind it.
+// Whether the block is live and nothing was written behind it.
 HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t slack) {
-  // The slack is what a write just before the next block hits.
+  // A write to the bytes just before the next block hits the slack.
   return slack <= place - HAK_TAIL && hak_seal_edge_whole(p, place, slack);
 }
 
-// Frees what is not of one of this thread's tiny slabs. A seal within the blocks of a slab or
-// run in use shows that the pointer is one of them, whoever owns it.
+// Frees blocks outside this thread's tiny slabs, and all of them if frees are not plain. A seal
+// within the blocks of a slab or run in use shows that the pointer is one of them.
 HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *p,
                                       const char *function) {
-  slab -= slab->offset; // 0 in a head; of a slab that is free any number
+  slab -= slab->offset; // 0 in a head; any number in a free slab
   hak_kind_t kind = hak_slab_kind(slab);
   if (HAK_LIKELY(kind == HAK_KIND_TINY || kind == HAK_KIND_L2)) {
     size_t offset = (size_t)((char *)p - slab->start);
@@ -164,8 +164,8 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
   free_other(p, function);
 }
 
-// What is common goes straight and calls nothing but at its end, which spares it six registers:
-// a block of this thread's tiny slabs joins the held ones, and the oldest of those is one too.
+// The common case is straight-line code with tail calls only, which spares saving six registers: a
+// block of this thread's tiny slabs joins the held ones, and the oldest held block is of these too.
 HAK_HOT void hak_quarantine_free(void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
   hak_slab_t *slab;
@@ -179,12 +179,12 @@ HAK_HOT void hak_quarantine_free(void *p, const char *function) {
   }
   size_t place = slab->size;
   if (HAK_UNLIKELY(((uintptr_t)p & (HAK_SLAB_SIZE - 1)) + place > HAK_SLAB_SIZE)) {
-    free_other(p, function); // behind the slab may be nothing to read
+    free_other(p, function); // memory behind the slab may be unreadable
     return;
   }
   uint64_t value = hak_seal_read(p, place), slack = hak_seal_slack(value);
   if (HAK_UNLIKELY(!is_whole(p, place, slack))) {
-    free_other(p, function); // says what is wrong
+    free_other(p, function); // reports what is wrong
     return;
   }
   if (HAK_UNLIKELY(!hak_secret.plain)) {
@@ -209,7 +209,7 @@ HAK_HOT void hak_quarantine_free(void *p, const char *function) {
   slack = hak_seal_slack(value ^ HAK_SEAL_HELD);
   if (HAK_UNLIKELY(slack > place - HAK_TAIL ||
                    !hak_seal_filled(held.block, hak_seal_span(place, slack)))) {
-    let_go_surplus(heap); // says what is wrong, if anything is
+    let_go_surplus(heap); // reports what is wrong, if anything is
     return;
   }
   heap->held_first = first + 1;

@@ -7,7 +7,7 @@
 #include "thread/letter.h"
 
 #define AT_LEAST 16  // emptied slabs, 1 MiB, before anybody looks
-#define POSTED_PER 4 // or one for so many that had to be posted again last time
+#define POSTED_PER 4 // or one per so many slabs that had to be posted again last time
 
 static bool holds_all(const hak_slab_t *slab, uint64_t remote) {
   remote &= ~HAK_REMOTE_QUEUED;
@@ -15,22 +15,22 @@ static bool holds_all(const hak_slab_t *slab, uint64_t remote) {
                                               : remote == hak_slab_all(slab->capacity);
 }
 
-// slab was popped from an inbox by the caller. False: the owner will want to see it.
+// True: the caller now has the slab, which it popped from an inbox; false: the owner must see it.
 static bool deserted(hak_slab_t *slab) {
   uint64_t all = hak_load_relaxed(&slab->remote);
   if (!holds_all(slab, all)) return false;
-  // Out of the word first, or the owner of an ACTIVE slab could collect the blocks, use them up
-  // and make it FULL before the place is looked at. Now it can do the last only. Acquire: pairs
-  // with the pushes' cas: what the owner did before the program had these blocks from it is
-  // seen, and so is no older place.
+  // Out of the word first: otherwise the owner of an ACTIVE slab could collect the blocks, use
+  // them up and make it FULL before its place is read. Now the owner can do the last only.
+  // Acquire: pairs with the pushes' compare-and-swap: this thread sees what the owner did
+  // before the program got these blocks from it, and so no older place.
   if (!hak_cas_acq_rel(&slab->remote, &all, HAK_REMOTE_QUEUED)) return false;
-  // Acquire: pairs with the release in hak_slab_settle; the owner is done with the slab. A commons
-  // is its owner before that, so who owns it is asked last.
+  // Acquire: pairs with the release in hak_slab_settle: the owner is done with the slab. A
+  // commons becomes its owner before that, so the owner is read last.
   if (hak_load_acquire(&slab->place) == HAK_PLACE_FULL &&
       !hak_load_relaxed(&hak_slab_owner(slab)->common))
     return true;
-  // Release: pairs with the acquire in hak_slab_collect, for which the pushes' own ends here, as
-  // this is a plain store. No block is live: nobody pushes.
+  // Release: pairs with the acquire in hak_slab_collect: the pushes' own release sequence ends
+  // here, as this is a plain store. No block is live, so nobody pushes.
   hak_store_release(&slab->remote, all);
   return false;
 }
@@ -67,8 +67,8 @@ static void relieve(hak_heap_t *heap, hak_heap_t *mine) {
   hak_heap_service(heap); // it may have become an orphan meanwhile
 }
 
-// The slabs of a heap whose thread vanished in a fork may be torn; a nursery's or a commons'
-// users come by.
+// Slabs of a heap whose thread vanished in a fork may be torn; those who use a nursery or a
+// commons look into its inbox.
 static bool may_relieve(hak_heap_t *heap) {
   return hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED && !hak_load_relaxed(&heap->common) &&
          !hak_load_relaxed(&heap->nursery);

@@ -17,8 +17,8 @@ static void *tail_of(const hak_remote_entry_t *entry) {
   return (char *)hak_align_down((uintptr_t)head_of(entry), HAK_SLAB_SIZE) + entry->tail;
 }
 
-// The block that the chain ends with was handed over last time already: it is taken off
-// again and reported. False: there is no other.
+// The last block of the chain heads the remote word: it was handed over last time already.
+// Takes it off the chain and reports it. False: the chain has no other block.
 HAK_COLD static bool twice(hak_remote_entry_t *entry, hak_slab_t *slab, const char *function) {
   void *block = tail_of(entry), *before = head_of(entry);
   entry->chain -= (uint64_t)1 << HAK_REMOTE_COUNT_SHIFT;
@@ -34,12 +34,12 @@ static void post(hak_slab_t *slab, hak_heap_t *mine) {
   if (mine) hak_owner_inc(&mine->stats[HAK_STAT_remote_push]);
   hak_heap_t *owner = hak_slab_owner(slab);
   hak_heap_post(owner, slab);
-  // Relaxed: who does not see yet that it is a commons looks after it, once too often.
+  // Relaxed: a thread that does not see yet that it is a commons services it once too often.
   if (!hak_load_relaxed(&owner->common) || hak_commons_due(owner)) hak_heap_service(owner);
 }
 
-// What a push leaves to be done: an inbox for a slab that was in none; relief if all blocks are
-// back (all: the slabs of the run, else 0).
+// What remains to be done after a push: post a slab that was in no inbox; relief if all blocks
+// are back (all: the slabs of the run, else 0).
 HAK_NOINLINE static void pushed(hak_slab_t *slab, bool queued, hak_heap_t *mine, hak_heap_t *owner,
                                 unsigned all) {
   if (!queued) post(slab, mine);
@@ -58,7 +58,7 @@ static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *m
                       const char *function) {
   uint64_t old = hak_load_relaxed(&slab->remote), now, count;
   void *tail = tail_of(entry);
-  // Of a slab that is queued others may take care as soon as its last block is in.
+  // Once a queued slab's last block is in, others may take the slab: its fields are read before.
   uint64_t capacity = slab->capacity;
   uint32_t blocks = (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT);
   if (HAK_UNLIKELY(hak_load_relaxed(&slab->thin) != 0)) hak_commons_thin_freed(slab, blocks);
@@ -72,31 +72,31 @@ static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *m
     hak_link_set(tail, top);
     now = entry->chain + (old & ~HAK_REMOTE_QUEUED & ~HAK_REMOTE_POINTER_MASK);
     count = now >> HAK_REMOTE_COUNT_SHIFT;
-    // Release: pairs with the acquire in hak_slab_collect, which then sees the chain's
-    // links. Acquire: pairs with the release there; its owner is done with inbox_next,
-    // which post may write.
+    // Release: pairs with the acquire in hak_slab_collect, which then sees the chain's links.
+    // Acquire: pairs with the release there: the slab's owner is done with inbox_next, which
+    // post may write.
   } while (!hak_cas_acq_rel(&slab->remote, &old, now | HAK_REMOTE_QUEUED));
   count_push(mine, (uint32_t)(entry->chain >> HAK_REMOTE_COUNT_SHIFT));
   bool queued = (old & HAK_REMOTE_QUEUED) != 0;
   if (!queued || count == capacity) pushed(slab, queued, mine, owner, count == capacity);
 }
 
-// Some of the blocks of such a push had been handed over already.
+// pushed, for an L2 push of which some blocks had been handed over already.
 HAK_COLD static void pushed_twice(hak_slab_t *slab, uint64_t blocks, hak_heap_t *mine,
                                   hak_heap_t *owner, unsigned all, const char *function) {
   size_t size = hak_class_size(hak_slab_class(slab));
   hak_misuse_double_free(function, slab->start + hak_low_bit(blocks) * size, size);
-  pushed(slab, true, mine, owner, all); // as blocks are in its remote word
+  pushed(slab, true, mine, owner, all); // queued: its remote word holds blocks
 }
 
-// The same for a set of L2 blocks. No call but at the end of a way, so that nothing is saved.
+// push_tiny for a set of L2 blocks. Calls only at the end of a path, so that nothing is saved.
 HAK_INLINE void push_l2(hak_slab_t *slab, uint64_t blocks, uint32_t count, hak_heap_t *mine,
                         const char *function) {
   uint64_t old = hak_load_relaxed(&slab->remote), all = hak_slab_all(slab->capacity), now;
   unsigned run = slab->run;
   hak_heap_t *owner = hak_load_relaxed(&slab->holder);
   do now = old | blocks | HAK_REMOTE_QUEUED;
-  while (!hak_cas_acq_rel(&slab->remote, &old, now)); // as above
+  while (!hak_cas_acq_rel(&slab->remote, &old, now)); // orders as in push_tiny
   count_push(mine, count);
   run = now == (all | HAK_REMOTE_QUEUED) ? run : 0;
   if (HAK_UNLIKELY(old & blocks)) pushed_twice(slab, old & blocks, mine, owner, run, function);
@@ -115,7 +115,7 @@ static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
   else push_l2(slab, entry->mask, hak_count_bits64(entry->mask), mine, function);
 }
 
-// The entry's blocks, which are in it no longer.
+// Empties the entry and returns the blocks that it held.
 static hak_remote_entry_t take_out(hak_heap_t *heap, hak_remote_entry_t *entry) {
   hak_remote_entry_t chain = *entry;
   hak_slab_t *slab = hak_slab_at(chain.slab);
@@ -124,7 +124,7 @@ static hak_remote_entry_t take_out(hak_heap_t *heap, hak_remote_entry_t *entry) 
   return chain;
 }
 
-// An orphan's, of which this thread is the owner for a moment.
+// Puts the entry's chain into a slab of an orphan that this thread owns for a moment.
 static void put(hak_heap_t *mine, hak_heap_t *orphan, hak_slab_t *slab, hak_remote_entry_t *entry) {
   if (HAK_UNLIKELY(tail_of(entry) == slab->free) && !twice(entry, slab, "free")) return;
   count_push(mine, count_of(slab, entry));
@@ -135,12 +135,12 @@ static hak_remote_entry_t *end_of(hak_heap_t *heap) {
   return heap->remote_map + HAK_REMOTE_LEAVING + HAK_REMOTE_MAP_SIZE;
 }
 
-// If an ended thread's heap owns the slab, all blocks of that heap in the map are freed as the owner
-// does, as one after the other they would take many times as long. A nursery's slabs may be in front,
-// and a commons' blocks are taken back when somebody needs them.
+// If an ended thread's heap owns the slab, frees all blocks of that heap in the map as their owner
+// would: pushed one after the other they would take many times as long. Not for a nursery, whose
+// slabs may be in front, nor for a commons, whose blocks are taken back when somebody needs them.
 static void flush_to_orphan(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_t *owner = hak_load_relaxed(&slab->local);
-  // Relaxed, all of it: hak_heap_take tells.
+  // Relaxed, all of it: hak_heap_take decides.
   if (!owner || hak_load_relaxed(&owner->state) != HAK_HEAP_ORPHAN ||
       hak_load_relaxed(&owner->nursery) || hak_load_relaxed(&owner->common) ||
       !hak_heap_take(owner, HAK_HEAP_CLAIMED))
@@ -163,7 +163,7 @@ static void flush_entry(hak_heap_t *heap, hak_remote_entry_t *entry) {
   push(slab, &chain, heap, "free");
 }
 
-// What has left the map, and what is in it up to the end.
+// Flushes the chains that have left the map, and the entries of the map up to end.
 static void flush_until(hak_heap_t *heap, const hak_remote_entry_t *end) {
   for (hak_remote_entry_t *entry = heap->remote_map; entry < end; entry++)
     if (entry->slab) flush_entry(heap, entry);
@@ -182,9 +182,9 @@ HAK_INLINE void added(hak_heap_t *heap, size_t size) {
   if (HAK_UNLIKELY(heap->pending > hak_option(REMOTE_PENDING))) hak_remote_flush(heap);
 }
 
-// What is in the entry is handed over, but with what leaves after it: a compare-and-swap waits until
-// the lines of all blocks that were written before have come, one cache miss after the other if each
-// free has one. May empty the entry.
+// The entry's chain is to be handed over together with those that leave after it: a
+// compare-and-swap waits until the cache lines of all blocks written before it have arrived,
+// one cache miss after the other if each free has one. May empty the entry.
 HAK_NOINLINE static void leave(hak_heap_t *heap, const hak_remote_entry_t *entry) {
   if (heap->leaving == HAK_REMOTE_LEAVING) {
     flush_until(heap, heap->remote_map + HAK_REMOTE_LEAVING);
@@ -252,7 +252,7 @@ void hak_remote_free_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, cons
 }
 
 void hak_remote_push_l2(hak_slab_t *slab, uint64_t block, hak_heap_t *mine) {
-  push_l2(slab, block, 0, mine, "free"); // counted when it was written
+  push_l2(slab, block, 0, mine, "free"); // counted when its letter was written
 }
 
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block) {

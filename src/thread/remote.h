@@ -1,11 +1,11 @@
 // remote.h: freeing blocks of slabs that another heap owns.
 //
-// A thread collects tiny blocks in a small map keyed by slab and hands each
-// slab's chain over with one compare-and-swap (protocol R1); the first chain a
-// slab gets also puts it into its owner's inbox (R2). A chain whose place in the map is needed
-// waits before it until HAK_REMOTE_LEAVING have left theirs, to be handed over before newer ones.
-// What is held back is bounded by HAKMEM_REMOTE_PENDING bytes per thread and flushed in slow paths.
-// L2 blocks go many to a letter, which has its own bound (thread/letter.h), or at once, unless
+// A thread collects tiny blocks in a small map keyed by slab and hands each slab's chain over
+// with one compare-and-swap (protocol R1). The first chain that a slab gets also puts the slab
+// into its owner's inbox (R2). A chain that has to leave its entry waits before the map until
+// HAK_REMOTE_LEAVING have left theirs; these go before newer ones. At most HAKMEM_REMOTE_PENDING
+// bytes per thread are held back; slow paths flush them. L2 blocks are sent many to a letter,
+// which has its own bound (thread/letter.h), or handed over at once, unless
 // HAKMEM_POOL_MID_INUSE_DEFERRED collects them as well (row M6, docs/decisions/0018-deferred.md).
 // Tests: test/unit/test_remote.c, test/model/remote.pml.
 
@@ -22,8 +22,8 @@ HAK_INLINE hak_remote_entry_t *hak_remote_entry(hak_heap_t *heap, uint32_t slab)
   return &heap->remote_map[HAK_REMOTE_LEAVING + i];
 }
 
-// Puts p, the start of a block of a tiny slab, to others of its slab that wait; false: not
-// done, for all that is less common. Of hak_heap_none, where none wait, too.
+// Adds p, the start of a block of a tiny slab, to the waiting blocks of the same slab. False:
+// not done (all less common cases). Also works on hak_heap_none, where no block waits.
 HAK_INLINE bool hak_remote_add(hak_heap_t *heap, const hak_slab_t *slab, void *p) {
   uint32_t index = hak_slab_index(slab), pending = heap->pending + slab->size;
   hak_remote_entry_t *entry = hak_remote_entry(heap, index);
@@ -47,7 +47,7 @@ void hak_remote_push_l2(hak_slab_t *slab, uint64_t block, hak_heap_t *mine);
 bool hak_remote_holds_l2(hak_heap_t *heap, hak_slab_t *slab, uint32_t block);
 // Hands over all that this heap's thread holds back.
 HAK_NOINLINE void hak_remote_flush(hak_heap_t *heap);
-// Without a map: hands over one block at once (no heap could be had).
+// Hands over one block at once, without a map (when no heap could be obtained).
 void hak_remote_push_one(hak_slab_t *slab, void *p, uint32_t block);
 
 #endif

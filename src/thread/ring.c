@@ -6,8 +6,8 @@
 #include "pool/l25.h"
 #include "thread/sparse.h"
 
-// So often a ring is refused places before all are taken away and given anew, for some may
-// belong to classes that are not in use any more.
+// After so many refused requests for places, all places are taken away and given anew, as some
+// may belong to classes that are no longer in use.
 #define REFUSALS_MAX 256
 
 // Takes the oldest n hints out of a ring: blocks that will not be used soon.
@@ -50,8 +50,8 @@ void hak_ring_forget_idle(hak_heap_t *heap, unsigned i) {
   heap->ring_looked[i] = now;
 }
 
-// Gives a ring its first places or a few more; what lies behind its own moves up. False: there
-// are not so many left.
+// Gives a ring its first places or a few more; the hints behind its own move up. False: too
+// few places are left.
 static bool get_places(hak_heap_t *heap, hak_ring_t *ring, uint32_t most) {
   uint32_t wanted = ring->capacity ? ring->capacity + HAK_L2_RING_MIN : ring->wanted;
   if (wanted > most) wanted = most;
@@ -69,15 +69,15 @@ static bool get_places(hak_heap_t *heap, hak_ring_t *ring, uint32_t most) {
   return true;
 }
 
-// Takes all places away; each ring shall begin with half of what it had.
+// Takes all places away; each ring begins again with half of what it had.
 static void take_places(hak_heap_t *heap) {
   hak_ring_forget_all(heap);
   for (unsigned i = 0; i < HAK_L2_CLASSES; i++)
     if (heap->ring[i].wanted > HAK_L2_RING_MIN) heap->ring[i].wanted /= 2;
 }
 
-// More places for a ring that is full, if it was also found empty since it last was: it would
-// serve more if it were larger. False: there are none for it.
+// Gives a full ring more places if it was also found empty since it last was full: a larger
+// ring would serve more. False: there are none for it.
 static bool grow(hak_heap_t *heap, hak_ring_t *ring, uint32_t most) {
   if (ring->capacity != 0 && (!ring->missed || ring->capacity >= most)) return false;
   if (get_places(heap, ring, most)) return true;
@@ -91,7 +91,7 @@ void hak_ring_push_full(hak_heap_t *heap, hak_ring_t *ring, uint32_t hint) {
   if (most == 0) return;
   if (!grow(heap, ring, most)) forget_oldest(heap, ring, (ring->capacity + 3) / 4);
   ring->missed = false;
-  // The forgotten ones' runs may have made the block's own run give its pages back.
+  // When hints were forgotten, the block's own run may have been trimmed (hak_sparse_add).
   bool absent = hak_hint_slab(hint)->absent >> hak_hint_number(hint) & 1;
   if (!absent) hak_ring_push(ring, hint);
 }
@@ -116,8 +116,8 @@ void hak_ring_forget(hak_ring_t *ring, const hak_slab_t *slab) {
 }
 
 // ---------------------------------------------------------------------------
-// Kept runs. One stays as it is, for a block of as many slabs. To cut shorter ones out of it would
-// put these where the pool would not: docs/decisions/0022-runs.md
+// Kept runs. A run stays whole, for a block of as many slabs. Cutting shorter runs out of it
+// would put these where the pool would not: docs/decisions/0022-runs.md
 
 _Static_assert(HAK_L25_MAX >> HAK_SLAB_SHIFT < 1u << HAK_KEPT_LENGTH_BITS, "a length fits");
 _Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_KEPT_LENGTH_BITS <= 32,
@@ -127,8 +127,8 @@ _Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_KEPT_LENGTH_BITS
 #define REGRETS_PER_DOUBLING 4
 #define IDLE_MS 1000
 
-// HAK_CROWD threads may each keep as much as the option says; more of them share that, for those
-// that sleep keep it.
+// Up to HAK_CROWD threads may each keep as much as the option says; more threads share that
+// amount, as threads that sleep keep their runs.
 static uint32_t most_slabs(void) {
   uint32_t most = (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
   uint32_t threads = hak_load_relaxed(&hak_heap_threads);
@@ -148,7 +148,7 @@ static void release_oldest(hak_heap_t *heap, hak_parcel_t *parcel) {
   hak_heap_count_stat(heap, HAK_STAT_slab_empty, 1);
 }
 
-// A run was not there: it would have been had more been kept, perhaps.
+// No kept run fitted: perhaps one would have, had more been kept.
 static void missed(hak_heap_t *heap) {
   if (!heap->kept_refused) return;
   heap->kept_refused = false;
@@ -161,7 +161,7 @@ static void missed(hak_heap_t *heap) {
 
 hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n, size_t alignment) {
   heap->kept_used = true;
-  // The length, and what of the number is to be 0.
+  // The bits of the length, and those of the number that must be 0.
   uint32_t those = (uint32_t)((alignment - 1) >> HAK_SLAB_SHIFT << HAK_KEPT_LENGTH_BITS) |
                    ((1u << HAK_KEPT_LENGTH_BITS) - 1);
   for (uint32_t i = heap->kept_count; i-- > 0;)

@@ -10,16 +10,16 @@
 #include "thread/ring.h"
 
 #define SPARSE_BLOCKS 8 // live in a tiny slab: at least half of its pages are free then
-// Of one with more whole pages may be free too, if blocks were freed as they came. Each such look
-// costs as much as so many trims, as the slab's whole free list is walked.
+// A slab with more may have free pages too, if blocks were freed in the order they came. Each
+// such look costs as much as LIST_TRIMS trims, as the slab's whole free list is walked.
 #define LIST_TRIMS 4
 #define LOOKED_TRIMMED (1u << 15)
 
-// That slabs with absent pages go to the front so soon after an early trim is a regret.
+// It is a regret if slabs with absent pages become the front so soon after an early trim.
 static const hak_regret_rule_t trim_rule = {
     .soon = 1000, .few = 2, .least = 4000, .most = HAK_PAUSE_MAX_MS};
 
-// In a pause so many runs that were to wait do not: nothing would come of it.
+// In a pause, so many runs that were to wait are skipped: nothing would come of their waiting.
 #define PAUSE_SKIPS 64
 
 // A sweep over all classes every SWEEP_MS, in parts that are PART_MS apart. A part looks
@@ -49,7 +49,7 @@ static bool trim_now(hak_heap_t *heap, hak_slab_t *slab) {
 // ---------------------------------------------------------------------------
 // Early trims.
 
-// The run that waits in a place of the queue; NULL: none does.
+// The run that waits in a place of the queue; NULL if none does.
 static hak_slab_t *waiting(HAK_UNUSED hak_heap_t *heap, uint32_t place) {
   hak_slab_t *run = place ? hak_slab_at(place) : NULL;
   HAK_ASSERT(!run || (run->waits && hak_slab_kind(run) == HAK_KIND_L2));
@@ -61,7 +61,7 @@ static bool is_empty_front(hak_slab_t *run) {
   return hak_slab_place(run) == HAK_PLACE_ACTIVE && hak_slab_unused(run);
 }
 
-// It has waited, and is trimmed if it may be.
+// The run has waited: trims it if it is PARTIAL and early trims do not pause.
 static void waited(hak_heap_t *heap, hak_slab_t *run) {
   run->waits = false;
   if (hak_slab_place(run) != HAK_PLACE_PARTIAL) return;
@@ -92,7 +92,7 @@ void hak_sparse_add_now(hak_heap_t *heap, hak_slab_t *run) {
   if (oldest) waited(heap, oldest);
 }
 
-// So many runs wait before empty ones in front go back: few if many threads have some each.
+// So many runs follow an empty front before it goes back: few if many threads have some each.
 static uint32_t fronts_wait(void) {
   uint32_t threads = hak_load_relaxed(&hak_heap_threads);
   return threads <= HAK_CROWD ? HAK_SPARSE : 1 + (HAK_SPARSE - 1) * HAK_CROWD / threads;
@@ -135,7 +135,7 @@ void hak_sparse_forget(hak_heap_t *heap) {
 
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) != HAK_KIND_L2) return;
-  if (!hak_sparse_went_early(slab)) { // a used run instead of one that got empty
+  if (!hak_sparse_went_early(slab)) { // a fresh run on used memory
     if (slab->carved != 0 || slab->zeroed || heap->trimmed_gone == 0) return;
     heap->trimmed_gone--;
   }
@@ -146,7 +146,7 @@ void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab) {
 // ---------------------------------------------------------------------------
 // Sweeps.
 
-// What was free at the last look already, and is not what the ring hands out next.
+// Blocks that were free at the last look already, and that the ring does not hand out next.
 static uint64_t idle_blocks(hak_slab_t *run) {
   uint64_t mask = hak_load_relaxed(&run->mask), idle = mask & run->seen;
   run->seen = mask;
@@ -160,7 +160,7 @@ static unsigned pages_of(const hak_slab_t *slab) {
          hak_count_bits(slab->absent);
 }
 
-// Once where as many blocks are live as at the last look, half of what was carved at most.
+// True once, if as many blocks are live as at the last look, and at most half of those carved.
 static bool idle_list(hak_slab_t *slab, unsigned live) {
   if (2 * live > slab->carved || slab->looked == (live | LOOKED_TRIMMED)) return false;
   bool same = slab->looked == live;
@@ -171,14 +171,14 @@ static bool idle_list(hak_slab_t *slab, unsigned live) {
 static bool idle_tiny(hak_slab_t *slab) {
   unsigned live = (unsigned)hak_slab_live(slab);
   if (live > SPARSE_BLOCKS) return idle_list(slab, live);
-  // A block is in two pages at most, and carving goes on in one: fewer hold nothing to give back.
+  // A block is in two pages at most, and carving goes on in one: so few hold nothing to give back.
   if (slab->absent && pages_of(slab) <= 2 * live + 1) return false;
   bool was_sparse = slab->waits;
   slab->waits = true;
   return was_sparse;
 }
 
-// What that cost, in trims.
+// Trims what is idle in the slab. Returns the cost, in trims.
 static unsigned tend_slab(hak_heap_t *heap, hak_slab_t *slab) {
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   uint64_t idle = tiny ? idle_tiny(slab) : idle_blocks(slab);
@@ -199,7 +199,7 @@ static bool is_over(const part_t *part) {
   return part->looks >= PART_LOOKS || part->trims >= PART_TRIMS;
 }
 
-// Slabs of the class from i on. Returns where the part is over, 0: at their end.
+// Tends slabs of the class from i on. Returns where the part is over, 0: at their end.
 static uint32_t tend_slabs(hak_heap_t *heap, unsigned c, uint32_t i, part_t *part) {
   if (c >= HAK_TINY_CLASSES) unsee_hints(&heap->ring[c - HAK_TINY_CLASSES]);
   for (; i != 0 && !is_over(part); part->looks++) {
@@ -225,8 +225,8 @@ static uint32_t stopped_at(hak_heap_t *heap, unsigned c) {
   return there ? heap->tend_slab : 0;
 }
 
-// Of all the heaps that belong to no thread there is one part every OTHERS_MS: nobody's malloc is
-// to take long for them.
+// All heaps without a thread together get one part every OTHERS_MS, so that nobody's malloc
+// takes long because of them.
 static bool is_due_for_others(uint64_t now) {
   static _Atomic uint64_t last; // relaxed: it steers who looks when
   return hak_is_due(&last, now, OTHERS_MS);

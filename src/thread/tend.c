@@ -10,7 +10,7 @@
 void hak_tend_now(hak_heap_t *heap) {
   heap->ticks = 0;
   hak_remote_flush(heap);
-  hak_heap_drain(heap); // a front may live on what others free of it, and nothing else is looked at
+  hak_heap_drain(heap); // a front may live on its remote frees, and no other slab is looked at
   hak_ring_tend(heap);
   hak_sparse_tend(heap);
   hak_commons_tend(heap);
@@ -19,7 +19,7 @@ void hak_tend_now(hak_heap_t *heap) {
 }
 
 static void tend_own(hak_heap_t *heap) {
-  if (heap == hak_tls_heap) hak_tend_now(heap); // not one that it has for a call only
+  if (heap == hak_tls_heap) hak_tend_now(heap); // not a heap that it has for one call only
 }
 
 void *hak_tend_ring(hak_ring_t *ring, hak_slab_t *run, void *block) {

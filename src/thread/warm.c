@@ -11,20 +11,20 @@
 // miss in two windows it shrinks.
 #define GROW_BELOW_PERCENT 80
 
-// How many emptied slabs stay is learnt: a miss after one was given back is a
-// regret and lets one more stay; so many given back without a miss between mean
-// that the class gets smaller, and fewer stay.
+// The number of emptied slabs to keep is learnt: a miss after one was given back is a regret
+// and lets one more stay. RELEASED_IN_A_ROW given back without a miss in between mean that the
+// class shrinks, and fewer stay.
 #define RELEASED_IN_A_ROW 4
 
 // PARTIAL slabs looked at for one whose SuperSlab does not drain.
 #define LOOK_AT 4
 
-// Slabs of a tiny class for each unused one it may have. An L2 class may have every second run
-// unused: one that goes back and comes again elsewhere is cold memory (docs/decisions/0010-warm-pool.md).
+// A tiny class may have one unused slab per so many. An L2 class may have every second run unused:
+// one that goes back and is taken anew elsewhere is cold memory (docs/decisions/0010-warm-pool.md).
 #define SLABS_PER_SPARE 3
 #define RUNS_PER_SPARE 2
-// All unused slabs of all heaps may be this part of what is mapped before a new
-// SuperSlab is: beyond it they go back first.
+// The unused slabs of all heaps may be this part of what is mapped. Beyond it they go back
+// before a new SuperSlab is mapped.
 #define MAPPED_PER_SPARE 8
 
 #define KEEP_ONE_MAX 1024 // bytes per block
@@ -100,8 +100,8 @@ hak_slab_t *hak_warm_take(hak_heap_t *heap, unsigned size_class) {
   return slab;
 }
 
-// Unused slabs a trip may leave the class with. They are to save a large class trips
-// and cost a small one no memory, so they are a share of its slabs as well.
+// How many unused slabs a trip may leave the class with. They should save a large class trips
+// and cost a small class no memory, so they are limited to a share of its slabs as well.
 static unsigned prefill_limit(const hak_heap_t *heap, unsigned c) {
   unsigned n = heap->warm[c].budget, share = hak_warm_slabs(heap, c) / SLABS_PER_SPARE;
   if (n > hak_option(WARM_POOL)) n = (unsigned)hak_option(WARM_POOL);
@@ -147,7 +147,7 @@ void hak_warm_fill(hak_heap_t *heap) {
 // ---------------------------------------------------------------------------
 // Keep and drop.
 
-// No runs in a crowd: others need them.
+// Keeps no runs in a crowd: other threads need them.
 static unsigned keep_limit(const hak_heap_t *heap, unsigned c) {
   unsigned keep = heap->warm[c].keep, slabs = hak_warm_slabs(heap, c);
   if (c >= HAK_TINY_CLASSES && hak_load_relaxed(&hak_heap_threads) > HAK_CROWD) return 0;
@@ -157,8 +157,8 @@ static unsigned keep_limit(const hak_heap_t *heap, unsigned c) {
   return keep < share ? keep : share;
 }
 
-// A class that keeps one does so only when no other slab of it could serve. Not with
-// an orphan: nobody is there to use it.
+// A class that keeps one slab does so only when no other slab of it could serve. An orphan
+// keeps none, as nobody is there to use it.
 static bool wanted(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   unsigned keep = keep_limit(heap, c);
   return heap->warm[c].spares < keep && (keep > 1 || heap->partial[c] == 0) &&
@@ -205,7 +205,7 @@ void hak_warm_drop(hak_heap_t *heap) { drop(heap, false); }
 
 bool hak_warm_drop_many(hak_heap_t *heap) {
   uint64_t mapped = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SLAB_SHIFT;
-  // Taken as if the other heaps had as many.
+  // As if the other heaps had as many.
   if ((uint64_t)heap->spares * hak_heap_count() * MAPPED_PER_SPARE <= mapped) return false;
   return drop(heap, false);
 }

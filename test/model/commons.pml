@@ -1,14 +1,14 @@
 // commons.pml: protocol H4. Slabs that are used up pass from a thread's heap to a commons, a
 // heap that a thread has for a moment only, and from there to a thread that needs one,
-// while other threads free their blocks and post them to whoever seems to own them.
+// while other threads free their blocks and post the slabs to their apparent owner.
 //
-// Heap 0 is the commons, made by who gives first; heap h > 0 is attached to thread h for
+// Heap 0 is the commons, made by the first giver; heap h > 0 is attached to thread h for
 // good. Slab 0 is FULL in heap 1, slab 1 in heap 2, and the program has all blocks. Threads:
 //   user h   gives its slab away, or keeps it if the commons is taken; adopts a slab, uses
 //            it up and gives it away again
 //   freer    frees the blocks FREES one after the other (bits 0..1 of slab 0, 2..3 of slab
 //            1), and looks after the commons after a post if it is time to (any time)
-// Each runs its script once. What then is left in inboxes waits for a next look by design, so
+// Each runs its script once. What is then left in inboxes waits for a later look by design, so
 // init takes those looks: each thread's next refill, and one into the commons.
 //
 // Mirrors src/thread/commons.c: make, claim, give, hak_commons_adopt; src/thread/orphan.c:
@@ -17,9 +17,9 @@
 // comes back with its first free block.
 //
 // Checked: owner fields of heaps and slabs are touched by the owner only; a slab is in one inbox
-// at most; a slab given back is not touched again; nobody waits; and after the last
+// at most; a slab given back is not touched again; no thread waits; and after the last
 // looks no freed block waits anywhere, each block is free or the program's, a slab with a free
-// block is in its owner's list, and one that is unused has been given back.
+// block is in its owner's list, and an unused slab has been given back.
 //
 // model commons_two -DUSERS=2 -DSLABS=1 -DFREES=3
 // broken commons_two BROKEN_publish_first: the place names the heap before its state says CLAIMED

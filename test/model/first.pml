@@ -2,19 +2,19 @@
 // place once, until there are no more or another thread asks; any thread frees them; the pages go
 // back after the last.
 //
-// Two threads that allocate and free any block that is live, of which the first to come is the
-// first thread, and a handler that interrupts one of them between any two steps and does the
-// same, once or more often, before that goes on. That one ends with the audit. Requests are too
-// large now and then. With TWICE the program frees blocks twice.
+// Two threads allocate and free any live block; the first to come is the first thread. A handler
+// interrupts one of them between any two steps and does the same, once or more often, before that
+// thread goes on. That thread ends with the audit. Requests are too large now and then. With TWICE
+// the program frees blocks twice.
 //
 // Mirrors src/thread/first.c: map_memory, hak_first_alloc, not_first, count_off, give_back, find,
 // hak_first_free, hak_first_audit, look_at_all.
 //
 // Checked: a place is handed out once, as zeros with its mark; while a block is live or on its
-// way its pages do not go back, so that it keeps contents and mark; what is right is not reported,
+// way its pages do not go back, so that it keeps contents and mark; correct use is not reported,
 // neither by a free nor by an audit; of two frees of one block one is reported, as such; and when
-// all is over and the first thread brought about that nothing is live nor can be handed out,
-// the pages have gone back.
+// all is over, the pages have gone back if the first thread brought about that nothing is live nor
+// can be handed out.
 //
 // model first
 // broken first BROKEN_count_late: a block counts when it is made

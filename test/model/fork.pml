@@ -1,6 +1,6 @@
 // fork.pml: protocol F. The child of a fork has the memory of a process whose other
 // threads stopped at some point, and that was copied piece by piece while they ran:
-// each word has a value of its time, and two words need not fit together. System
+// each word has a value it had at some time, and two words need not match. System
 // calls that change mappings wait until the copy is complete.
 //
 // fork_pool: one SuperSlab of two slabs; the forking thread holds slab 1 or none;
@@ -10,18 +10,18 @@
 // vanishes; in the child a new thread pushes a third and the owner drains.
 // fork_letter: a letter of the forking thread is on its way to another thread, which reads
 // it or writes one itself, and vanishes; in the child the letter is written again, to a new thread.
-// fork_set: blocks of an L2 run that another thread freed are in its remote word; fork is called
-// by a handler that came in the middle of the owner's drain, or of anything else. In the child a
-// new thread frees one more.
+// fork_set: blocks of an L2 run that another thread freed are in its remote word; a handler that
+// interrupted the owner's drain, or anything else, calls fork. In the child a new thread frees one
+// more.
 //
-// Mirrors src/superslab/shared_pool.c: hak_pool_rebuild; src/thread/heap.c:
+// Mirrors src/superslab/shared_pool.c: hak_pool_rebuild; src/thread/heaps.c:
 // hak_heap_after_fork, post_forked; and what they repair: claim, evict, hak_pool_map,
 // hak_superslab_acquire, hak_superslab_decommit, push, hak_heap_post, hak_heap_drain;
 // src/thread/letter.c: hak_letter_after_fork, hak_letter_add, hak_letter_open_all, hak_letter_recall.
 //
 // Checked, in the child: a slab is handed out once, and none that the forking thread
-// holds; its memory can be used; what is said to be zero is; chains and inboxes hold
-// together; what a letter names is taken in once, by whom it was written to.
+// holds; its memory can be used; what is said to be zero is zero; chains and inboxes are
+// consistent; what a letter names is taken in once, by the thread it was written to.
 //
 // model fork_pool -DPOOL
 // broken fork_pool BROKEN_committed_kept: the child believes in the word `committed`

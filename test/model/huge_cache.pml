@@ -1,18 +1,18 @@
 // huge_cache.pml: protocol C1. Mappings of freed huge blocks wait in a few places for
-// the next block. A place is one word; who swaps it from 0 to a mapping has put the
-// mapping in, who swaps it back has the mapping to himself. A sum of bytes is added to
-// before a mapping gets its place, and taken from after it has left, so that what the
-// places hold never exceeds the bound.
+// the next block. A place is one word; a thread that swaps it from 0 to a mapping puts the
+// mapping in, a thread that swaps it back has the mapping to itself. A sum of bytes grows
+// before a mapping gets its place and shrinks after it has left, so that what the places
+// hold never exceeds the bound.
 //
 // Three mappings of 1, 1 and 2 units, two places, a bound of 2 units. Three threads free
-// what they hold (put, else unmap), take, and give back (trim) in any order: of the one of
-// 2 units all or the second. join and split are takes and puts of what is in one hand.
+// what they hold (put, else unmap), take, and give back (trim) in any order; of the mapping
+// of 2 units all or the second. join and split are takes and puts of what is in one hand.
 //
 // Mirrors src/pool/huge_cache.c: hak_huge_cache_put, place, take, evict,
 // hak_huge_cache_take.
 //
 // Checked: a mapping is in one hand or one place; the places hold no more than the
-// bound; when nobody is at work the sum is what they hold, and no mapping is lost.
+// bound; when no thread is at work the sum is what they hold, and no mapping is lost.
 //
 // model huge_cache
 // broken huge_cache BROKEN_take_plain: the word is looked at and then stored

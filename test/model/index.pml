@@ -1,6 +1,6 @@
 // index.pml: protocol P2. The index over the free masks: per set a bit per
-// SuperSlab in a group word, and a bit per group word in a summary word. Whoever
-// changes a free mask brings the index in line afterwards, in any number at once.
+// SuperSlab in a group word, and a bit per group word in a summary word. A thread that
+// changes a free mask updates the index afterwards; any number may do so at once.
 //
 // Two SuperSlabs of two slabs in one group, three sets: levels 0 (a free slab) and 1
 // (a run of two: empty) and the band of those that drain (the other bands are like
@@ -12,10 +12,10 @@
 // Mirrors src/superslab/pool_index.c (of a group that is not the first, which does without the
 // summary): set_bit, clear_bit, publish, sets_of, and the calls of
 // hak_index_publish and hak_index_change in src/superslab/shared_pool.c: claim_in, find_in,
-// evict and give_up. Nobody waits for the index here: claims try any SuperSlab, as after a
+// evict and give_up. No thread relies on the index here: claims try any SuperSlab, as after a
 // stale hint.
 //
-// Checked: whenever nobody is at work, the index says what the masks say, so a
+// Checked: whenever no thread is at work, the index agrees with the masks, so a
 // free slab is found.
 //
 // model index_two -DTHREADS=2 -DNUMBERS=2 -DSETS=3

@@ -1,14 +1,14 @@
 // l25.pml: the kind word of L2.5 runs (protocol L1). A run has no owner: whoever
 // frees it turns its kind from L25 to FREE, once, and gives its slabs to the shared
-// pool, where the next one may have them at once.
+// pool, where another thread may take them at once.
 //
 // One run of two slabs. Two threads free it at the same time (the program is wrong);
-// a third takes slabs as they come free and makes tiny ones of them.
+// a third takes slabs as they become free and makes tiny slabs of them.
 //
 // Mirrors src/pool/l25.c: hak_l25_free; src/superslab/slab.c: hak_slab_init.
 //
-// Checked: the slabs are given back once; nobody writes a descriptor that is not
-// his; one of the two frees reports the error.
+// Checked: the slabs are given back once; no thread writes a descriptor that is not
+// its own; one of the two frees reports the error.
 //
 // model l25
 // broken l25 BROKEN_kind_plain: the kind is looked at and then stored

@@ -1,6 +1,6 @@
 // letter.pml: protocol R4. Threads write what they free of a heap's L2 runs into letters and send
-// these into the heap's mail, a stack that is taken whole: by the owner, by who looks after an
-// orphan, or by a writer whose letters are all on their way.
+// these into the heap's mail, a stack that is taken whole: by the owner, by a thread that looks
+// after an orphan, or by a writer whose letters are all on their way.
 //
 // One heap, whose thread may leave it and come back; two writers with a letter each, which
 // names one block. Nothing is bounded: blocks are handed out, written, sent and taken in for ever,
@@ -10,10 +10,10 @@
 // hak_letter_recall; src/thread/heap.c: hak_heap_service, detach, attach, hak_heap_drain. What
 // becomes of blocks in a remote word is in remote.pml, relief.pml.
 //
-// Checked: a letter is written by its writer only while it is nobody else's, and read by one
+// Checked: a letter is written by its writer only while no other thread has it, and read by one
 // thread at a time; what it names is what was written, and each block is taken in once; owner fields
-// are touched by the owner only; and when nobody is at work, a sent letter is in the mail, and an
-// orphan has none.
+// are touched by the owner only; and when no thread is at work, a sent letter is in the mail, and
+// an orphan has no mail.
 //
 // model letter
 // broken letter BROKEN_plain_store: send stores instead of compare-and-swap

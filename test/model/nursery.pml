@@ -1,21 +1,21 @@
 // nursery.pml: protocol H3. Threads without a heap are served by heaps that they share,
-// call by call: who takes one with a compare-and-swap has it until it leaves it again; who
-// finds it taken goes on to the next place and, after the last one, gets its own heap. A
+// call by call: a thread that takes one with a compare-and-swap has it until it leaves it; one
+// that finds it taken tries the next place and, after the last, gets its own heap. A
 // thread that has made its calls keeps the nursery as its own heap, if it can take it, and
 // leaves it as an orphan like any other when it ends.
 //
 // YOUNG threads make CALLS calls each; in each one the thread drains the nursery it has.
 // A freer frees a block of the nursery that the first thread has made, as soon as there is
-// one, and tidies it if nobody has it (hak_heap_service).
+// one, and tidies it if no thread has it (hak_heap_service).
 //
 // Mirrors src/thread/nursery.c: hak_nursery_enter (hak_nursery_hit is one of its calls),
 // enter_another, make, take, hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c:
 // hak_orphan_leave; src/thread/heap.c: hak_heap_post, hak_heap_service. One remote
 // free stands for an inbox; what is in it is in remote.pml and orphan.pml.
 //
-// Checked: a nursery has never two owners, and is worked on by its owner only; each one
-// made stands in its place until a thread keeps it, and is listed when that thread has ended,
-// so none is lost; nobody waits; and when all threads have ended, no nursery is taken and
+// Checked: a nursery never has two owners, and only its owner works on it; each one that was
+// made stays in its place until a thread keeps it, and is listed when that thread has ended,
+// so none is lost; no thread waits; and when all threads have ended, no nursery is taken and
 // nothing is left in an inbox.
 //
 // model nursery_two -DYOUNG=2 -DPLACES=2

@@ -1,6 +1,6 @@
 // orphan.pml: protocols H1, H2 and the part of R2 in which owners change. Heaps
 // pass between threads by a compare-and-swap on their state; their slabs go with
-// them or are adopted one by one; freers post slabs to whoever seems to own them.
+// them or are adopted one by one; freers post slabs to their apparent owner.
 //
 // Three heaps, of which one or two are in use at first. Heap 0 owns slab 0 and
 // perhaps slab 1, of three blocks each: PARTIAL if MASKn names free blocks, else
@@ -9,7 +9,7 @@
 //   adopter  attached to heap 1, adopts orphans' PARTIAL slabs, drains, ends
 //   taker    a new thread: attaches an orphan if there is one, drains, ends
 //   freers   free the blocks FREES1 and FREES2 (bits 0..2 of slab 0, 3..5 of slab 1); WITH_PUT: as the
-//            owner, if they can have the orphan
+//            owner, if they can take the orphan
 // Each thread runs its script once, so every path ends, and then nothing may be
 // left behind.
 //
@@ -19,9 +19,9 @@
 // tiny ones are in remote.pml. The lists are sets here; their links and tags are
 // in orphan_list.pml.
 //
-// Checked: a heap has never two owners; owner fields of heap and slab are touched
+// Checked: a heap never has two owners; owner fields of heap and slab are touched
 // by the owner only; a slab is in one inbox at most; a slab given back is not
-// touched again; nobody loops or waits for ever; and when all threads have ended,
+// touched again; no thread loops or waits for ever; and when all threads have ended,
 // every heap is an orphan that can be found, no remote free waits anywhere, and
 // every slab is empty and given back.
 //

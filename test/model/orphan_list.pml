@@ -1,6 +1,6 @@
 // orphan_list.pml: protocol H2. An orphan list is a stack in one word, the number
 // of the top heap and a tag; a bit of `listed` keeps a heap from being pushed twice; a heap
-// may stay on the list after somebody has taken it otherwise.
+// may stay on the list after a thread has taken it another way.
 //
 // Three heaps, orphans at first. Two threads take an orphan off the list and leave
 // it again, twice each; a third claims heaps without asking the list, as
@@ -10,7 +10,7 @@
 // hak_orphan_leave. Tags are 32 bits there; here they grow without end, a thread makes
 // few updates. (A false match needs 2^32 updates between two steps of one thread.)
 //
-// Checked: nobody pushes a heap that is on the list; a heap has one owner; the
+// Checked: no thread pushes a heap that is on the list; a heap has one owner; the
 // links form the list that pushes and pops have made; in the end every heap is an
 // orphan and on the list once.
 //

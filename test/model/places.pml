@@ -1,12 +1,12 @@
 // places.pml: protocol N1, the places in the range that go back when the address space is limited
-// after a peak. Who takes a number out of the cold ones gives its place to the kernel for good;
-// whatever comes to lie there, the program's or a SuperSlab of another number, is found by the
-// table.
+// after a peak. The thread that takes a number out of the cold ones gives its place to the kernel
+// for good; whatever lies there later, the program's or a SuperSlab of another number, is found by
+// the table.
 //
-// Number 1 with its place in the range, and one that is mapped wherever there is room: there, when
-// that is given up, or somewhere else. Two threads that acquire, use and decommit for ever, and
-// forget descriptors; one that gives places up; the program, which maps and unmaps what it likes
-// where it is free, and asks about addresses in it. System calls fail now and then. With GAPS
+// Number 1 has its place in the range; another is mapped wherever there is room: in that place,
+// when it is given up, or somewhere else. Two threads acquire, use and decommit for ever, and
+// forget descriptors; one gives places up; the program maps and unmaps what it likes where there
+// is room, and asks about addresses in it. System calls fail now and then. With GAPS
 // number 2 is a gap of the secure library instead, which the only thread fills if it is refused
 // memory.
 //
@@ -20,8 +20,8 @@
 // Checked: a number is held by one thread; memory is committed, used and decommitted only where the
 // number's own mapping is; every address of a block leads to its number, by descriptors of the
 // range that are in use or by the table; no address of what is not ours leads to a number, nor to a
-// descriptor that says anything; and whenever nobody is at work, a number is held by a thread that
-// uses it, or cold with its place, or without a place, which has gone back. In the child a cold
+// descriptor that says anything; and whenever no thread is at work, a number is held by a thread
+// that uses it, or cold with its place, or without a place, which has gone back. In the child a cold
 // number has its place, and one whose place is gone says so.
 //
 // model places

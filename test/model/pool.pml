@@ -1,5 +1,5 @@
 // pool.pml: protocol P1. The free mask of a SuperSlab is the truth: who clears a
-// bit by compare-and-swap owns the slab, who sets it gives it up, and who clears
+// bit by compare-and-swap owns the slab, who sets it gives the slab up, and who clears
 // all bits at once owns the SuperSlab and may give its memory back. A number
 // without memory is in the set COLD until one thread takes it.
 //
@@ -18,7 +18,7 @@
 //
 // Checked: a slab has one owner; memory of a slab in use is never given back, nor are the
 // descriptors of a SuperSlab that another thread holds; a
-// slab said to be zero is; whenever nobody is at work, each slab is held by a
+// slab said to be zero is zero; whenever no thread is at work, each slab is held by a
 // thread, or free in its mask, or its SuperSlab is cold.
 //
 // model pool

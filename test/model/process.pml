@@ -4,8 +4,8 @@
 // Three threads. Mirrors src/thread/process.c: hak_process_init_slow,
 // hak_process_init.
 //
-// Checked: the set-up runs once and is done before anybody goes on; with a fair
-// scheduler everybody goes on.
+// Checked: the set-up runs once and is done before any thread goes on; with a fair
+// scheduler every thread goes on.
 //
 // model process
 // broken process BROKEN_state_plain: the state is looked at and then stored

@@ -1,15 +1,15 @@
 // relief.pml: protocol R3. Slabs of a heap whose thread does not come by its inbox go back
-// without it: a thread that frees their blocks takes the heap's whole inbox, keeps what is
-// nobody's any more (FULL, with all blocks in the remote word) and posts the rest again.
+// without it: a thread that frees their blocks takes the heap's whole inbox, keeps those that
+// are nobody's any more (FULL, with all blocks in the remote word) and posts the rest again.
 //
 // One owner, freers, slabs of two blocks; heap 0 is the owner's, heap 1 a commons (with
-// COMMONS: the owner may give a slab there as it gets FULL). Nothing is bounded: blocks are
+// COMMONS: the owner may give a slab there when it becomes FULL). Nothing is bounded: blocks are
 // handed out, freed and collected again for ever, the owner drains and the freers look into the
 // inbox whenever they like (the counters emptied, emptied_due only steer that), and each thread
 // may stop at any time. Then init looks into the inboxes for the last time, as their owner. Blocks
-// are counted, not named; what the words do to chains is in remote.pml.
+// are counted, not named; how the words treat chains is in remote.pml.
 //
-// With RUNS the slabs are L2 runs: what the owner frees or gets back may be named by hints instead
+// With RUNS the slabs are L2 runs: hints may name blocks that the owner frees or gets back instead
 // of bringing the run back, and a run that is PARTIAL or ACTIVE may wait among the sparse ones.
 //
 // Mirrors src/thread/relief.c: relieve, deserted, take; src/thread/remote.c: push_tiny, push_l2, post;
@@ -20,12 +20,12 @@
 // src/thread/commons.c: give; src/superslab/slab.[ch]: hak_slab_collect, hak_slab_leave_active,
 // hak_slab_settle.
 //
-// Checked: only who has set QUEUED or popped a slab posts it, so it is in one inbox at most; a
-// slab is taken only by who popped it, with no block live or with the owner, when it is in
-// front of nothing and in no list and the owner is not at work with it; the owner and freers
-// touch no slab that has been given back; and after the last looks no freed block waits
-// anywhere, each block is free or the program's, a slab with a free block is in front or in the
-// list, and one that is unused and not in front has been given back.
+// Checked: only the thread that has set QUEUED or popped a slab posts it, so it is in one inbox at
+// most; a slab is taken only by the thread that popped it, when no block is live or with the owner,
+// it is in no front and no list, and the owner is not working on it; the owner and freers touch no
+// slab that has been given back; and after the last looks no freed block waits anywhere, each block
+// is free or the program's, a slab with a free block is in front or in the list, and an unused one
+// that is not in front has been given back.
 //
 // model relief -DSLABS=1 -DFREERS=2
 // broken relief BROKEN_any_place: a slab is taken that is ACTIVE

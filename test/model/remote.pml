@@ -7,12 +7,12 @@
 // Mirrors src/thread/remote.c (hak_remote_free_tiny, hak_remote_free_l2, push_tiny, push_l2),
 // src/thread/heap.c (hak_heap_post, hak_heap_drain, take_back, came_back, releasable),
 // src/superslab/slab.c (hak_slab_collect), src/thread/front.c (is_free_l2). Each
-// step names its statement. Chains that are kept whole (slab->chains) are the owner's
-// alone and left out. What becomes of heaps whose thread has ended is in orphan.pml.
+// step names its statement. Chains that are kept whole (slab->chains) belong to the owner
+// alone and are left out. What becomes of heaps whose thread has ended is in orphan.pml.
 //
 // Checked: a block is in one place at a time and never handed out twice; a slab is
 // in the inbox at most once; a slab that goes back to its SuperSlab is not touched
-// by a freer any more; and whenever nobody is at work, what was freed remotely is
+// by a freer any more; and whenever no thread is at work, what was freed remotely is
 // in a slab that is QUEUED and in the inbox, where the owner finds it.
 //
 // model remote

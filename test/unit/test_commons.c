@@ -1,5 +1,5 @@
 // Slabs of threads whose blocks others free: they are given away, found by whoever needs one,
-// and nothing that is freed into them is lost, whoever is or is not there to look after it.
+// and nothing that is freed into them is lost, whether or not a thread is there to look after it.
 
 #include "heaps.h"
 #include "unit.h"

@@ -1,7 +1,7 @@
 // Every system call the allocator makes fails in turn: once, and from some call on
 // for good. A failure is absorbed or becomes NULL with errno = ENOMEM; live blocks
-// keep their contents, frees work, and when the faults stop all is as before.
-// And RLIMIT_AS used up for real.
+// keep their contents, frees work, and when the faults stop, all is as before.
+// RLIMIT_AS is also used up for real.
 
 #include "unit.h"
 

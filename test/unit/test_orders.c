@@ -1,7 +1,7 @@
 // The memory orders, for TSan: threads that take turns know of each other's turns by relaxed words
-// only, so what one does happens before what the next does if the words of a protocol say so, or
-// not at all. Blocks go from who made them to who frees them by a release and an acquire, as the
-// program must. Elsewhere the tests only say that the turns do what they are here for.
+// only, so what one does happens before what the next does only if the words of a protocol say so.
+// Blocks go from the thread that made them to the one that frees them by a release and an acquire,
+// as the program must. Otherwise the tests only check that the turns do what they are here for.
 // test/mutation/orders.py weakens one order after the other.
 
 #include "unit.h"
