@@ -1,6 +1,6 @@
-# The front door: `make help` lists what there is. CMake does the building
-# (CMakePresets.json), CTest the testing; every target sets itself up first
-# (tools/setup.sh). JOBS=n limits the parallelism.
+# The entry point: `make help` lists the targets. CMake builds (CMakePresets.json) and
+# CTest runs the tests. Every target first installs what it needs (tools/setup.sh).
+# JOBS=n limits the parallelism.
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/build/tools/bin:$(PATH)
 PEERS ?= all
 PYTHON := python3 -B
 BUILD := cmake --build --preset release -j $(JOBS)
-# A tree configured once keeps its choices, unless it is told others.
+# A configured tree keeps its settings unless new ones are given.
 CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
 RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 
@@ -43,7 +43,7 @@ test:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check.py
 
-# The tree keeps HAK_TESTS=ON, so that a later plain make builds the tests as well.
+# The build tree keeps HAK_TESTS=ON, so a later plain make builds the tests as well.
 ## check [R=unit.front L=unit V=1]: the tests of the release build, or those whose name (R) or kind (L) matches
 check:
 	@tools/setup.sh test

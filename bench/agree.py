@@ -1,10 +1,10 @@
 """Do two results of the same build agree? `hakmem bench --agree A.json B.json`, or
 `compare.py --agree A.json B.json`.
 
-Two ratios of a row agree if their intervals have a point in common. Of independent runs
-with 95 % intervals as summary.py makes them, some 3 in 1,000 have none by chance. Rows
-that only one of them has are named; results of different libraries, or related to
-different references, are refused.
+Two ratios of a row agree if their intervals have a point in common. For independent runs
+with 95 % intervals as summary.py computes them, some 3 in 1,000 have none by chance. Rows
+that only one result has are named. Results of different libraries, or with different
+references, are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BY_CHANCE = 0.003
 
 @dataclass(frozen=True)
 class Pair:
-    """One ratio in both results: (low, ratio, high) of each."""
+    """One ratio in both results, each as (low, ratio, high)."""
     benchmark: str
     allocator: str
     what: str
@@ -34,7 +34,7 @@ class Pair:
 
     @property
     def within(self) -> bool:
-        """Stricter, and not to be expected of all: each ratio lies in the other's interval."""
+        """A stricter test that not all pairs can pass: each ratio lies in the other's interval."""
         return self.one[0] <= self.other[1] <= self.one[2] and self.other[0] <= self.one[1] <= self.other[2]
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ def builds(result: dict) -> dict[str, tuple]:
 
 
 def refusal(one: dict, other: dict) -> str | None:
-    """Why the two cannot be compared."""
+    """The reason why the two results cannot be compared, or None."""
     if one["reference"] != other["reference"]:
         return f"one relates to {one['reference']}, the other to {other['reference']}"
     if one["quick"] != other["quick"] or one["net"] != other["net"]:
@@ -64,7 +64,7 @@ def refusal(one: dict, other: dict) -> str | None:
 
 
 def pairs(one: dict, other: dict) -> tuple[list[Pair], list[str]]:
-    """What can be compared, and the benchmarks of which one has no ratio, or too few rounds for an interval."""
+    """The comparable ratios, and the benchmarks for which a result lacks a ratio or an interval."""
     found: list[Pair] = []
     single: dict[str, None] = {}
     first, second = results.rows(one), results.rows(other)
@@ -84,7 +84,7 @@ def pairs(one: dict, other: dict) -> tuple[list[Pair], list[str]]:
 
 
 def check(paths: list[Path]) -> int:
-    """Prints what differs; 1 if anything does."""
+    """Prints the differences; returns 1 if there are any."""
     one, other = map(results.load, paths)
     if why := refusal(one, other):
         print(f"compare: {why}", file=sys.stderr)

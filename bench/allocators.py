@@ -14,7 +14,7 @@ SYSTEM = "system"
 @dataclass(frozen=True)
 class Allocator:
     name: str
-    library: Path | None = None   # preloaded; None: nothing is
+    library: Path | None = None   # to preload; None: nothing is preloaded
     suffix: str = ""              # of the program: "_hakmem" for the linked-in variant
     env: dict[str, str] = field(default_factory=dict)
 

@@ -1,12 +1,12 @@
-// bench_fragment: what memory remains after a peak, while the program works on.
+// bench_fragment: how much memory remains resident after a peak, while the program goes on.
 //
 //   bench_fragment [MIB] [GROUP] [KEEP] [ROUNDS] [SEED]
 //
-// Builds MIB of blocks of 16 to 2047 bytes in groups of GROUP neighbours, frees all
-// but KEEP percent of the groups, chosen at random, and then goes on: in each round
-// it replaces a quarter of the groups it has by new ones. Resident memory, from
-// /proc/self/statm, is printed after each step beside what the program holds. With
-// GROUP 1 no slab comes free as a whole; with large groups most do.
+// Builds MIB of blocks of 16 to 2047 bytes in groups of GROUP neighbours and frees all but
+// KEEP percent of the groups, chosen at random. Then, in each round, it replaces a quarter of
+// its groups by new ones. After each step it prints resident memory, from /proc/self/statm,
+// beside the memory that the program holds. With GROUP 1 no slab becomes entirely free; with
+// large groups most do.
 
 #include "common.h"
 

@@ -5,10 +5,10 @@
 // block of random size (with probability --alloc; at 50 the number of live blocks
 // wanders through 0 .. WORKINGSET) or gives up a randomly chosen one; if there is
 // no room, or nothing to give up, it does the other. A new block is touched in its
-// first byte, its last byte and one byte per OS page. With --handover that share
+// first byte, its last byte and one byte per OS page. With --handover, that share
 // of the given-up blocks goes to the next thread, which frees them. A thread whose
-// neighbour's inbox is full waits, so that every allocator gets the same work; only
-// when the neighbour has finished does it free such blocks itself.
+// neighbour's inbox is full waits, so that every allocator gets the same work; it
+// frees such blocks itself only after the neighbour has finished.
 // An op is a malloc or a free.
 
 #include <pthread.h>
@@ -34,13 +34,13 @@ static bench_arg_t args[] = {
 
 // A ring with one writer (the thread before) and one reader (the owner).
 typedef struct inbox {
-  // Moved by the owner. Release: the place is read before it is declared free;
+  // Advanced by the owner. Release: an entry is read before it is declared free;
   // pairs with the writer's acquire load.
   _Alignas(128) atomic_size_t taken;
-  // Moved by the writer. Release: publishes the block's address and contents;
+  // Advanced by the writer. Release: publishes the block's address and contents;
   // pairs with the owner's acquire load.
   _Alignas(128) atomic_size_t given;
-  // Set by the owner once it takes no more. Relaxed: a writer that sees it late only
+  // Set by the owner when it takes no more blocks. Relaxed: a writer that sees it late only
   // leaves some blocks to be freed after the end.
   atomic_bool closed;
   _Alignas(128) void *blocks[INBOX_BLOCKS];
@@ -69,7 +69,7 @@ static BENCH_INLINE bool give(inbox_t *inbox, void *p) {
   return true;
 }
 
-// Frees what others have handed over; returns how many blocks that were.
+// Frees the blocks that others have handed over; returns their number.
 static BENCH_INLINE uint64_t drain(bench_ring_t *ring, inbox_t *inbox) {
   size_t taken = atomic_load_explicit(&inbox->taken, memory_order_relaxed); // own
   size_t given = atomic_load_explicit(&inbox->given, memory_order_acquire);
@@ -80,8 +80,8 @@ static BENCH_INLINE uint64_t drain(bench_ring_t *ring, inbox_t *inbox) {
   return blocks;
 }
 
-// Hands p to the next thread, waiting for room; the own inbox is emptied meanwhile,
-// as the neighbours may be waiting in a circle. False if the other has finished.
+// Hands p to the next thread, waiting for room. Meanwhile it empties its own inbox, because the
+// threads may be waiting for each other in a circle. Returns false if the next one has finished.
 static BENCH_INLINE bool hand_over(bench_ring_t *ring, actor_t *me, void *p, uint64_t *freed) {
   while (!give(&me->next->inbox, p)) {
     if (atomic_load_explicit(&me->next->inbox.closed, memory_order_relaxed)) return false;
@@ -169,7 +169,7 @@ static bench_run_t run(actor_t *actors) {
     }
   }
   bench_run_t run = {0};
-  uint64_t start = UINT64_MAX, end = 0; // of the first and of the last thread
+  uint64_t start = UINT64_MAX, end = 0; // the first thread's start, the last one's end
   for (uint64_t i = 0; i < threads; i++) {
     pthread_join(ids[i], NULL);
     run.ops += actors[i].ops;

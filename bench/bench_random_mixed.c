@@ -1,7 +1,7 @@
 // bench_random_mixed: one thread, a table of slots, blocks of random sizes.
 //
 // Each iteration picks a random slot: an occupied one is freed, an empty one
-// gets a block of random size whose first and last byte are written. In steady
+// gets a block of random size, whose first and last bytes are written. In steady
 // state half of the slots are occupied. An op is a malloc or a free, so there is
 // one op per iteration. Filling the table is part of the run; emptying it is not.
 

@@ -1,4 +1,4 @@
-"""What a benchmark is; the suites (suite_*.py) list theirs as BENCHMARKS."""
+"""The definition of a benchmark; the suites (suite_*.py) list theirs as BENCHMARKS."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Benchmark:
 
     An "ops" program is one of ours: it takes --json and prints one JSON object with ops,
     ns_per_op, peak_rss_kib and whatever else it measures (with --net also floor_ns_per_op).
-    A "process" is any command; what it took is its wall-clock and CPU time as a process.
+    A "process" is any command; its figures are the wall-clock and CPU time of the process.
     """
     name: str
     program: str                   # in build/bench, or a command of PATH, or an absolute path
     full: tuple[str, ...]          # arguments of a normal run; {work} is the prepared folder
     quick: tuple[str, ...]         # arguments of a --quick run
-    what: str                      # a few words: what it shows
+    what: str                      # what it shows, in a few words
     suite: str = "core"
     kind: str = "ops"              # "ops" or "process"
     metric: str = "ns_per_op"      # key of the record that is compared as time
@@ -27,7 +27,7 @@ class Benchmark:
     details: tuple[str, ...] = ()  # further keys of the record to show, in ns
     net: bool = False              # takes --net: its own cost can be subtracted
     static: bool = False           # PROGRAM_hakmem exists: the same linked to the library
-    needs: tuple[str, ...] = ()    # commands without which it is left out, by name
+    needs: tuple[str, ...] = ()    # required commands; without them it is left out, by name
     prepare: Callable[[Path], None] | None = None  # makes its input files in {work}, once
-    prime: int = 0                 # MiB that are put in place before each full run, see launch.c
-    compare_output: bool = False   # stdout has to be what it is under the system allocator
+    prime: int = 0                 # MiB populated before each full run, see launch.c
+    compare_output: bool = False   # stdout must be the same as under the system allocator

@@ -1,19 +1,19 @@
-// common.h: what the benchmark programs share: clock, PRNG, arguments, the
+// common.h: code that the benchmark programs share: clock, PRNG, arguments, the
 // built-in no-op allocator that measures a benchmark's own cost, and output.
 //
 // A benchmark loop is written once, always inlined, and takes a bench_ring_t.
 // With a NULL ring it compiles to calls of malloc and free; with a ring it
-// compiles to the no-op allocator, with no test or function pointer left in it:
+// compiles to the no-op allocator, without any test or function pointer:
 //
 //   static BENCH_INLINE void loop(bench_ring_t *ring, …) { p = bench_alloc(ring, n); … }
 //   static BENCH_NOINLINE void run_real(…) { loop(NULL, …); }
 //   static BENCH_NOINLINE void run_floor(bench_ring_t *ring, …) {
-//     bench_ring_t local = *ring;   // known to be no NULL; lives in registers
+//     bench_ring_t local = *ring;   // &local is known not to be NULL; lives in registers
 //     loop(&local, …);
 //   }
 //
 // The benchmarks' own tables are mapped by bench_map, never malloc'ed, so that
-// the allocator sees nothing but the load that is measured.
+// the allocator sees only the load that is measured.
 
 #ifndef HAKMEM_BENCH_COMMON_H
 #define HAKMEM_BENCH_COMMON_H
@@ -35,12 +35,12 @@
 #define BENCH_COLD __attribute__((cold, noinline, unused))
 
 // In --net mode the benchmark's own cost is the least of this many runs:
-// disturbance only ever adds to it.
+// disturbance can only increase it.
 #define BENCH_FLOOR_RUNS 3
 #define BENCH_OS_PAGE 4096u
 
 // ---------------------------------------------------------------------------
-// Errors, clock, memory of the benchmark itself
+// Errors, clock, the benchmark's own memory
 
 static BENCH_COLD _Noreturn void bench_die(const char *what) {
   fprintf(stderr, "%s: %s\n", what, strerror(errno));
@@ -53,20 +53,20 @@ static inline uint64_t bench_now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// CPU time of the process, user and system. Where one thread at a time works, that is what
-// counts: it waits for nobody, so the clock differs only by what others took of the CPU.
+// CPU time of the process, user and system. This is the right measure where one thread at a time
+// works: it never waits, so wall-clock time differs only by the CPU time that others took.
 static inline uint64_t bench_cpu_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// Of a run in which so many threads work at a time.
+// The clock for a run in which `threads` threads work at a time.
 static inline uint64_t bench_clock_ns(uint64_t threads) {
   return threads == 1 ? bench_cpu_ns() : bench_now_ns();
 }
 
-// Zeroed memory that is already in place: no page faults while measuring.
+// Zeroed memory that is already populated: no page faults while measuring.
 static inline void *bench_map(size_t size) {
   void *p =
       mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -88,7 +88,7 @@ static inline uint64_t bench_peak_rss_kib(void) {
 
 // ---------------------------------------------------------------------------
 // PRNG: Marsaglia's xorshift64. The high and the low half of one word serve as
-// two independent draws; the reduction to a range is a multiplication, as a
+// two independent draws; the reduction to a range is a multiplication, because a
 // division would cost more than a malloc.
 
 typedef struct bench_rng {
@@ -125,8 +125,8 @@ static BENCH_INLINE uint64_t bench_low(uint64_t word, uint64_t range) {
 // The no-op allocator. It hands out successive pieces of a ring that is as large
 // as the memory that the real run keeps live, and frees nothing. So the benchmark's
 // own accesses go to valid memory with about the same cache footprint as in the
-// real run, for an addition and a mask per block. Blocks may overlap live ones:
-// no benchmark reads back what it wrote.
+// real run, at the cost of an addition and a mask per block. Blocks may overlap live
+// ones, because no benchmark reads back what it wrote.
 
 typedef struct bench_ring {
   char *base;
@@ -162,13 +162,13 @@ static BENCH_INLINE void bench_touch(void *p, size_t offset) {
 
 // ---------------------------------------------------------------------------
 // Arguments: a table of unsigned numbers. Names in capitals are positional and
-// may be left out from the right; names with -- are options with a value, or, if
-// their max is 0, without one: 1 if given. A benchmark may want a file first.
+// may be left out from the right. Names with -- are options with a value or, if
+// their max is 0, without one: 1 if given. A benchmark may require a file first.
 
 typedef struct bench_arg {
   const char *name;
   const char *help;
-  uint64_t value; // the default, then what was given
+  uint64_t value; // the default, then the value given
   uint64_t min;
   uint64_t max;
 } bench_arg_t;
@@ -177,12 +177,12 @@ typedef struct bench {
   const char *name;
   const char *what;  // one line for the usage message
   bench_arg_t *args; // ends with a NULL name
-  const char *file_name; // NULL, or what usage calls the file that has to be given
+  const char *file_name; // NULL, or the usage message's name of the required file
   const char *file;
   bool net;
   bool json;
   bool no_net;  // has no floor run: --net is refused
-  bool no_json; // prints a text of its own
+  bool no_json; // prints its own text: --json is refused
 } bench_t;
 
 static inline bool bench_is_option(const bench_arg_t *arg) { return arg->name[0] == '-'; }
@@ -246,7 +246,7 @@ static inline void bench_parse(bench_t *b, int argc, char **argv) {
 
 typedef struct bench_run {
   uint64_t ops; // calls of malloc plus calls of free
-  uint64_t ns;  // elapsed: wall clock, or CPU time where there is one thread
+  uint64_t ns;  // elapsed: wall-clock time, or CPU time where there is one thread
 } bench_run_t;
 
 static inline double bench_ns_per_op(bench_run_t run) {
@@ -258,13 +258,13 @@ static inline bench_run_t bench_least(bench_run_t a, bench_run_t b) {
   return a.ops == 0 || bench_ns_per_op(b) < bench_ns_per_op(a) ? b : a;
 }
 
-// A key that one program has beyond those of all.
+// A key that one program reports in addition to the common ones.
 typedef struct bench_value {
   const char *name;
   double value;
 } bench_value_t;
 
-// `extra` ends with a NULL name; NULL: there are none.
+// `extra` ends with a NULL name; it may be NULL.
 static inline void bench_report_extra(const bench_t *b, bench_run_t real, bench_run_t floor,
                                       uint64_t peak_rss_kib, const bench_value_t *extra) {
   double ns = bench_ns_per_op(real), floor_ns = bench_ns_per_op(floor);

@@ -8,9 +8,9 @@
     python3 bench/compare.py --benchmarks tiny_hot,larson --rounds 20 --net --json result.json
 
 In every round each benchmark runs once under each allocator, in random order
-and next to each other, so that drift of the machine hits all alike. The result
-is the median over the rounds; the ratio to the reference has a 95 % interval.
-README.md has the method.
+and one directly after the other, so that drift of the machine affects all alike. The
+result is the median over the rounds; the ratio to the reference has a 95 % interval.
+README.md describes the method.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from userfiles import check_writable
 REPO = Path(__file__).resolve().parent.parent
 SCHEMA = "hakmem-bench/2"
 TRACE_MAGIC = b"HAKT"  # trace/format.h
-QUICK_MINUTES = 4  # --quick ends in 5, with the run under way then, tables and charts
+QUICK_MINUTES = 4  # --quick ends within 5, including the run then under way, tables and charts
 
 
 def choose_allocators(args: argparse.Namespace) -> list[Allocator]:
@@ -140,7 +140,7 @@ def parse_args() -> argparse.Namespace:
 
 
 ESSENTIALS = ("round", "benchmark", "allocator", "wall_s", "user_s", "sys_s", "maxrss_kib", "mean_rss_kib",
-              "minor_faults", "major_faults")  # of each run, beside its metric and memory
+              "minor_faults", "major_faults")  # of each run, in addition to its metric and memory
 
 
 def short(record: dict) -> dict:
@@ -149,7 +149,7 @@ def short(record: dict) -> dict:
 
 
 def described_runs(session: Session, essentials: bool) -> dict:
-    """Every run: all keys, or columns of the essential ones."""
+    """Every run: with all keys, or as columns of the essential keys."""
     records = [short(r) for r in session.records]
     if not essentials:
         return {"runs": records}
@@ -173,7 +173,7 @@ def print_list() -> None:
 
 
 def anywhere(word: str) -> str:
-    """A word of a command without where things lie on this machine."""
+    """A word of a command, without the paths of this machine."""
     path = Path(word)
     if not path.is_absolute():
         return word
@@ -181,7 +181,7 @@ def anywhere(word: str) -> str:
 
 
 def document(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> dict:
-    """What the JSON file holds."""
+    """The content of the JSON file."""
     counts = [row["rounds"] for row in summary["rows"] if "rounds" in row] or [0]
     return {"schema": SCHEMA, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "machine": describe_machine(), "rounds": min(counts), "most_rounds": max(counts), "quick": args.quick, "net": args.net,
@@ -197,7 +197,7 @@ def document(args: argparse.Namespace, session: Session, summary: dict, seed: in
 
 
 def files_to_write(args: argparse.Namespace) -> tuple[list[Path], ...]:
-    """CSV, runs as mimalloc-bench has them, JSON, pages, charts, scatters of means."""
+    """CSV, runs in mimalloc-bench's format, JSON, pages, charts, scatter plots of the means."""
     kinds = tuple([path] if path else [] for path in (args.csv, args.csv_mimalloc, args.json, args.html, None, None))
     if args.out:
         for files, name in zip(kinds, ("results.csv", "runs.csv", "results.json", "results.html", "results.svg",
@@ -207,7 +207,7 @@ def files_to_write(args: argparse.Namespace) -> tuple[list[Path], ...]:
 
 
 def check_files(args: argparse.Namespace) -> None:
-    """Before anything runs: what is measured must not be lost in the end."""
+    """Checked before anything runs, so that no measurements are lost at the end."""
     try:
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
@@ -218,7 +218,7 @@ def check_files(args: argparse.Namespace) -> None:
 
 
 def check_pictures(args: argparse.Namespace) -> None:
-    """What draws them may have to be fetched: now, as it may take minutes, which are not those of the budget."""
+    """Fetches the drawing packages if needed, before the budget starts: it may take minutes."""
     if (args.out or args.html) and not deps.there("matplotlib"):
         pictures = [str(path) for files in files_to_write(args)[3:] for path in files]
         print(f"compare: left out: {', '.join(pictures)}", file=sys.stderr)
@@ -226,7 +226,7 @@ def check_pictures(args: argparse.Namespace) -> None:
 
 
 def write_files(args: argparse.Namespace, session: Session, summary: dict, seed: int) -> bool:
-    """False if one could not be written, which has been said."""
+    """False if a file could not be written; a message has then been printed."""
     csvs, runs, jsons, pages, charts, scatters = files_to_write(args)
     for path in csvs:
         write_csv(path, summary)
@@ -244,7 +244,7 @@ def write_files(args: argparse.Namespace, session: Session, summary: dict, seed:
         file.write(text)
         file.flush()
         for (tool, *flags), path in drawn:
-            # As processes: they restart themselves in build/venv if they have to.
+            # Run as processes, because they restart themselves in build/venv if they have to.
             if subprocess.run([sys.executable, "-B", str(REPO / "bench" / tool), *flags, file.name, str(path)]).returncode:
                 print(f"compare: {path} could not be written", file=sys.stderr)
                 failed.append(path)
@@ -303,7 +303,7 @@ def main() -> int:
     print_details(summary)
     print_notes(session, summary)
     if schedule.interrupted:
-        return 130  # files of earlier runs are better than part of this one
+        return 130  # keeps the files of earlier runs, which are better than part of this one
     written = write_files(args, session, summary, seed)
     return 1 if session.failures or not written else 0
 

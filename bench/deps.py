@@ -30,13 +30,13 @@ LEAST = {"matplotlib": (3, 7)}  # legends outside the axes
 
 def ensure() -> Path:
     """Makes build/venv hold what requirements.txt asks for; returns its python."""
-    # Packages made for the Python of before an upgrade are of no use to the one after.
+    # Packages installed for an older Python are useless to an upgraded one.
     python = f"{os.path.realpath(sys.executable)} {sys.version_info[0]}.{sys.version_info[1]}"
     wanted = f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} {python}"
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted:
         return PYTHON
     print("deps: installing the packages of bench/requirements.txt into build/venv …", file=sys.stderr)
-    # Not in this folder: -m venv must not pick up modules from it.
+    # Not run in this folder: -m venv must not pick up modules from it.
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True, cwd=REPO)
     subprocess.run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
                     "--requirement", str(REQUIREMENTS)], check=True, cwd=REPO)
@@ -45,7 +45,7 @@ def ensure() -> Path:
 
 
 def usable(module: str) -> bool:
-    """Whether this Python has the module, new enough."""
+    """Whether this Python has the module in a version that is new enough."""
     if importlib.util.find_spec(module) is None:
         return False
     try:
@@ -56,7 +56,7 @@ def usable(module: str) -> bool:
 
 
 def there(module: str) -> bool:
-    """Makes build/venv if the module is nowhere else; false if that fails, and says so."""
+    """Makes build/venv if the module is nowhere else; if that fails, prints why, returns false."""
     if usable(module):
         return True
     try:
@@ -68,7 +68,7 @@ def there(module: str) -> bool:
 
 
 def need(module: str) -> None:
-    """Returns if the module can be imported, else restarts the script in build/venv."""
+    """Returns if the module can be imported; otherwise restarts the script in build/venv."""
     if usable(module):
         return
     if Path(sys.prefix).resolve() == VENV.resolve():

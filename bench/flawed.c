@@ -2,18 +2,18 @@
 //
 //   FLAW=leak LD_PRELOAD=build/bench/libflawed.so PROGRAM
 //
-// validate.py runs every benchmark with a flaw that it exists to show, and without: a
-// benchmark that cannot tell the two apart does not measure what it says. The flaws are
-// large, so that they show on a busy machine too:
+// validate.py runs every benchmark with a flaw that the benchmark exists to show, and without it:
+// a benchmark that cannot tell the two apart does not measure what it claims to. The flaws are
+// large, so that they show even on a busy machine:
 //
 //   leak    free does nothing
 //   slow    every call takes SLOW_NS longer
-//   lock    every call holds one lock of all threads, and takes LOCK_NS longer under it
-//   pad     every block takes four times its size, and all of it is written
+//   lock    every call holds one lock that all threads share, and takes LOCK_NS longer under it
+//   pad     every block takes four times its size, and all of that is written
 //   copy    realloc always takes a new block and copies
-//   spike   each 401st call of a thread takes SPIKE_NS longer (an odd number: malloc and free alternate)
-//   thread  a thread's first call takes memory that stays: THREAD_KIB
-//   start   the library's constructor takes START_NS and START_KIB
+//   spike   each 401st call of a thread takes SPIKE_NS longer (odd, as malloc and free alternate)
+//   thread  a thread's first call takes THREAD_KIB of memory, which is never freed
+//   start   the library's constructor takes START_NS of time and START_KIB of memory
 //   dirty   a forked child writes to every OS page of the heap
 //   none    no flaw
 //
@@ -71,7 +71,7 @@ static void take(size_t kib) {
   if (p != MAP_FAILED) touch(p, kib << 10);
 }
 
-// What every call has to suffer.
+// Applies the flaws that affect every call.
 static void suffer(void) {
   if (flaw.slow) spend(SLOW_NS);
   if (flaw.spike && ++me.calls % SPIKE_EVERY == 0) spend(SPIKE_NS);
@@ -122,9 +122,9 @@ static void *padded(void *p, size_t size) {
 
 static size_t padding(size_t size) { return flaw.pad && size < SIZE_MAX / PADDING ? PADDING * size : size; }
 
-// glibc's, which has no internal name: the word before a block is its size with 3 flags, of
-// which the middle one says that it was mapped by itself. A program may be linked to another
-// allocator, whose function would not know these blocks.
+// Does what glibc's function does, which has no internal name: the word before a block holds its
+// size and 3 flag bits; the middle one says that the block has its own mapping. A program may be
+// linked to another allocator, whose function would not know these blocks.
 EXPORT size_t malloc_usable_size(void *p) {
   if (p == NULL) return 0;
   const size_t head = ((size_t *)p)[-1];

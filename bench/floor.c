@@ -1,17 +1,17 @@
-// libfloor.so: a preloadable malloc that does as little as it can.
+// libfloor.so: a preloadable malloc that does as little as possible.
 //
 //   LD_PRELOAD=build/bench/libfloor.so PROGRAM
 //
 // It shows how fast a program would run if malloc and free cost next to nothing:
-// a floor to compare with, not an allocator to use. malloc pops a per-thread list
-// of its size class or bumps a pointer, free pushes to the freeing thread's list.
+// a floor to compare with, not an allocator to use. malloc pops from a per-thread list of the
+// size class or bumps a pointer; free pushes to the freeing thread's list.
 //
 // Limits, all on purpose:
-// - nothing ever goes back to the system, and a block stays in its size class;
+// - no memory is ever returned to the system, and a block stays in its size class;
 // - a block freed by another thread stays with that thread: a program in which some
 //   threads only allocate and others only free grows without bound;
-// - no check of any kind; each block carries a 16-byte header, so caches hold less
-//   of it than of an allocator without headers.
+// - there are no checks of any kind; each block carries a 16-byte header, so caches hold fewer
+//   blocks than with an allocator without headers.
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -29,11 +29,11 @@
 
 enum {
   SMALL_CLASSES = 65,                     // multiples of 16 bytes: 0 .. 1024
-  CLASSES = SMALL_CLASSES + 4 * (47 - 10) // then four to a power of two
+  CLASSES = SMALL_CLASSES + 4 * (47 - 10) // then four per power of two
 };
 static const size_t chunk_size = 256 * 1024; // bump area; larger blocks are mapped
 
-// Sits in front of every block.
+// Lies in front of every block.
 typedef struct header {
   uint32_t size_class;
   uint32_t unused;
@@ -50,15 +50,15 @@ typedef struct heap {
   block_t *lists[CLASSES];
   char *at;
   char *end;
-  bool in_use;       // its thread's end will be noticed
-  struct heap *next; // of the heaps left behind
+  bool in_use;       // leave_heap will run when its thread ends
+  struct heap *next; // in the list of heaps that ended threads have left
 } heap_t;
 
 static __thread heap_t heap __attribute__((tls_model("initial-exec")));
 
 static struct {
   pthread_mutex_t lock;
-  heap_t *heaps; // left behind by ended threads; each lies in a block of itself
+  heap_t *heaps; // heaps of ended threads; each lies in one of its own blocks
   pthread_key_t key;
   bool has_key;
 } left = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -88,7 +88,7 @@ static void *fresh_block(uint32_t c) {
       errno = ENOMEM;
       return NULL;
     }
-    if (map_size == size) { // large: not from the chunk
+    if (map_size == size) { // a large block, not part of a chunk
       *(header_t *)p = (header_t){.size_class = c};
       return p + sizeof(header_t);
     }
@@ -101,7 +101,7 @@ static void *fresh_block(uint32_t c) {
   return p + sizeof(header_t);
 }
 
-// Runs when a thread ends: keeps its heap for the next one.
+// Runs when a thread ends: keeps its heap for the next thread.
 static void leave_heap(void *unused) {
   (void)unused;
   heap_t *copy = fresh_block(class_of(sizeof *copy));
@@ -118,8 +118,8 @@ static __attribute__((constructor)) void make_key(void) {
   left.has_key = pthread_key_create(&left.key, leave_heap) == 0;
 }
 
-// On a thread's first miss: takes over what an ended thread has left, behind the
-// few blocks that this thread may have freed before.
+// Runs on a thread's first miss: takes over an ended thread's heap. Its blocks are appended to the
+// lists, behind the few blocks that this thread may already have freed.
 static void adopt_heap(void) {
   heap.in_use = true;
   pthread_setspecific(left.key, &heap);
@@ -219,7 +219,7 @@ EXPORT void *memalign(size_t alignment, size_t size) {
   }
   char *p = malloc(size + alignment);
   if (p == NULL) return NULL;
-  // p is a multiple of 16, so what is skipped is 0 or room enough for a header.
+  // p is a multiple of 16, so the offset is 0 or leaves enough room for a header.
   size_t offset = -(uintptr_t)p & (alignment - 1);
   if (offset != 0) ((header_t *)(p + offset) - 1)->offset = offset;
   return p + offset;

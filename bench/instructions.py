@@ -1,8 +1,8 @@
 """Instructions per operation, counted by callgrind: a figure without noise.
 
-Everything the process executes in user space counts, its start and the benchmark itself
-as well; so only differences between allocators say something. Threads take turns under
-valgrind, and what a kernel or a cache costs is not in it.
+It counts everything that the process executes in user space, including its start and the
+benchmark itself, so only differences between allocators are meaningful. Threads take turns
+under valgrind, and the costs of the kernel and the caches are not included.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from measure import RunError, Session, command_of, progress
 import peers
 
 SUITES = ("core", "standard")
-TIMEOUT = 300  # seconds; a quick run takes some fifty times as long as otherwise
+TIMEOUT = 300  # seconds; a quick run takes some fifty times as long as without valgrind
 
 
 def count(b: Benchmark, a: Allocator, build: Path) -> float:
@@ -43,7 +43,7 @@ def count(b: Benchmark, a: Allocator, build: Path) -> float:
 
 
 def add(session: Session, rows: list[dict]) -> None:
-    """Adds instr_per_op to the rows; names what does not run under valgrind."""
+    """Adds instr_per_op to the rows; names the benchmarks that do not run under valgrind."""
     if shutil.which("valgrind") is None:
         print("compare: no instructions are counted: no valgrind here", file=sys.stderr)
         return

@@ -1,10 +1,10 @@
 // larson: a server whose workers come and go, after P. Larson and M. Krishnan,
 // "Memory Allocation for Long-Running Server Applications", ISMM 1998.
 //
-// THREADS lines of workers run at a time. A worker owns CHUNKS blocks and
-// replaces randomly chosen ones by new ones of random size. After ROUNDS * CHUNKS
-// replacements it starts a successor, hands its blocks over and ends, so most blocks
-// are freed by another thread than allocated them, often after that thread's death.
+// THREADS lines of workers run at a time. A worker owns CHUNKS blocks and replaces
+// randomly chosen ones by new ones of random size. After ROUNDS * CHUNKS replacements
+// it starts a successor, hands its blocks over and ends. So most blocks are freed by a
+// thread other than the one that allocated them, often after that thread has ended.
 // The main thread allocates the first blocks. A replacement counts as two ops.
 
 #include <pthread.h>
@@ -26,8 +26,8 @@ static bench_arg_t args[] = {
     {0},
 };
 
-// A line of workers. Only its current worker touches it, except for the fields
-// said otherwise; a worker hands it over by pthread_create, which synchronises.
+// A line of workers. Only its current worker touches it, except where a field's comment
+// says otherwise. A worker hands it over by pthread_create, which synchronises.
 typedef struct line {
   void **blocks;
   bench_ring_t ring; // base is NULL in the real run
@@ -39,8 +39,8 @@ typedef struct line {
   sem_t ended;
 } __attribute__((aligned(128))) line_t;
 
-// Set by the main thread when time is up. Relaxed: nothing else is published by
-// it, and a worker that sees it late just does a few more replacements.
+// Set by the main thread when time is up. Relaxed: it publishes nothing else, and a
+// worker that sees it late only does a few more replacements.
 static atomic_bool time_is_up;
 
 static BENCH_INLINE void replace_blocks(bench_ring_t *ring, line_t *line) {
@@ -76,7 +76,7 @@ static void *worker(void *arg) {
   pthread_t predecessor = line->predecessor;
   if (line->ring.base != NULL) replace_floor(line);
   else replace_real(line);
-  // Joined only now, so that the end of one worker overlaps with its successor.
+  // Joined only now, so that the end of one worker overlaps with its successor's work.
   if (has_predecessor) pthread_join(predecessor, NULL);
 
   if (atomic_load_explicit(&time_is_up, memory_order_relaxed)) {

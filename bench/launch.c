@@ -1,21 +1,20 @@
-// launch: runs one command and writes what it used, as JSON.
+// launch: runs one command and writes its resource usage as JSON.
 //
 //   launch [--out FILE] [--env K=V]... [--prime MIB] -- CMD ARGS...
 //
-// A process starts out with the peak RSS that its parent had when it forked, so a
-// Python runner cannot tell the peak of a small program. This parent is tiny. While the
-// command runs, its resident memory is looked at every 10 ms; the integral by the time
-// is reported (0 where /proc does not tell, or the run was shorter than that). The
-// variables of --env are set for the command only: launch itself never runs under
-// a preloaded allocator.
+// A process starts with the peak RSS that its parent had when it forked, so a Python runner
+// cannot measure the peak of a small program. This parent is tiny. While the command runs,
+// launch samples its resident memory every 10 ms and reports its mean over time (0 where /proc
+// does not tell, or where the run was shorter than that). The variables of --env are
+// set for the command only: launch itself never runs under a preloaded allocator.
 //
-// --prime makes runs that take much memory start alike: a child of launch fills so many
-// MiB and ends before the command starts. A virtual machine gives memory that has been
-// free for some seconds back to its host (free page reporting), and the first touch of
-// such memory takes ten to twenty times as long: whoever runs first after a pause would
-// pay for it. Memory that was freed a moment ago is in place, and is what is handed out
-// next. The exit status is the command's (128 + N for signal N,
-// 127 if it could not be started); wrong arguments: 2.
+// --prime makes all runs that need much memory start under the same conditions: a child of
+// launch fills that many MiB and ends before the command starts. A virtual machine returns
+// memory that has been free for some seconds to its host (free page reporting), and the first
+// touch of such memory takes ten to twenty times as long: the first run after a pause would
+// pay for it. Memory that was freed a moment ago is still in place, and the kernel hands it
+// out next. The exit status is the command's (128 + N for signal N, 127 if it could not be
+// started); it is 2 for wrong arguments.
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -61,8 +60,8 @@ static double resident_kib(pid_t pid) {
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
 
-// In a child, so that the command does not inherit its peak. In huge pages, as those are
-// what is given back to the host. What cannot be had is left as it is. Returns its processor time.
+// Fills memory in a child, so that the command does not inherit its peak, and in huge pages, as
+// the host gets those back. A failing mmap is ignored. Returns the child's CPU time.
 static double prime(size_t mib) {
   struct rusage used = {0};
   pid_t child = fork();
@@ -116,13 +115,13 @@ int main(int argc, char **argv) {
   if (child < 0) die("fork");
   if (child == 0) {
     sigprocmask(SIG_SETMASK, &before, NULL);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); // who is killed for taking too long takes the command along
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // if launch is killed on a timeout, the command is too
     for (char **e = env; *e != NULL; e++) putenv(*e);
     execvp(command[0], command);
     fprintf(stderr, "launch: %s: %s\n", command[0], strerror(errno));
     _exit(127);
   }
-  // A terminal's interrupt is for the command; launch still reports on it.
+  // A terminal's interrupt is meant for the command; launch ignores it and still reports.
   signal(SIGINT, SIG_IGN);
   signal(SIGQUIT, SIG_IGN);
   int status;

@@ -1,4 +1,4 @@
-"""Running one benchmark under one allocator, and noticing who else uses the machine."""
+"""Runs one benchmark under one allocator, and detects other users of the machine."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from allocators import Allocator
 from benchmark import Benchmark
 
 REPO = Path(__file__).resolve().parent.parent
-BUSY_LIMIT = 0.05     # foreign CPU time, in CPUs, from which a run counts as disturbed
+BUSY_LIMIT = 0.05     # foreign CPU time, in CPUs, above which a run counts as disturbed
 AGAIN = 2             # times a disturbed run is repeated
-QUICK_PRIME = 128     # MiB put in place before quick runs of benchmarks that take much memory
+QUICK_PRIME = 128     # MiB populated before quick runs of benchmarks that need much memory
 TIMEOUT = 600         # seconds per run
 SYSTEM = "system"
-FLOOR_RUNS = 3        # of each benchmark that can tell its own cost
+FLOOR_RUNS = 3        # of each benchmark that can measure its own cost
 FLOOR_ROUND = -1
-GRACE = 20            # seconds after its deadline that a round of a benchmark may take
+GRACE = 20            # seconds by which a round of a benchmark may exceed its deadline
 
 
 # --------------------------------------------------------------------------
-# The machine: what it is, and whether something else is using it
+# The machine: its properties, and whether something else is using it
 
 def first_match(path: str, key: str) -> str:
     try:
@@ -69,7 +69,7 @@ def describe_machine() -> dict:
 
 @dataclass
 class CpuTimes:
-    """Seconds since boot that the CPUs were busy, and stolen by the hypervisor."""
+    """Seconds since boot in which CPUs were busy, and in which the hypervisor had taken them."""
     busy: float
     steal: float
 
@@ -102,7 +102,7 @@ def work_folder(b: Benchmark, build: Path) -> Path:
 
 
 def prepare(b: Benchmark, build: Path) -> None:
-    """Makes the input files, once, or again if what makes them has changed."""
+    """Makes the input files once, and again if the source that makes them has changed."""
     folder = work_folder(b, build)
     folder.mkdir(parents=True, exist_ok=True)
     if b.prepare is None:
@@ -115,8 +115,8 @@ def prepare(b: Benchmark, build: Path) -> None:
 
 
 def run_once(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) -> dict:
-    """One run; a flat record of what benchmark, launcher and machine said."""
-    settings = dict(a.env)  # for the benchmark only, see launch
+    """One run; returns a flat record of the figures of benchmark, launcher and machine."""
+    settings = dict(a.env)  # for the benchmark only, see launch.c
     if a.library is not None:
         settings["LD_PRELOAD"] = peers.preload(a.library)
     env_args = [word for k, v in settings.items() for word in ("--env", f"{k}={v}")]
@@ -149,10 +149,10 @@ def run_once(b: Benchmark, a: Allocator, build: Path, quick: bool, net: bool) ->
     return {"benchmark": b.name, "allocator": a.name, "cpu_seconds": own,
             **{k: usage[k] for k in ("wall_s", "user_s", "sys_s", "maxrss_kib", "mean_rss_kib",
                                      "minor_faults", "major_faults", "involuntary_switches")},
-            **result,  # a driver knows better than the launcher what its servers used
+            **result,  # overrides the launcher: a driver knows better what its servers used
             "load_before": load,
-            # CPU time of everybody else while the run lasted, in CPUs. /proc/stat counts
-            # in ticks of 10 ms, so it says little about runs shorter than that.
+            # CPU time of all other processes during the run, in CPUs. /proc/stat counts in
+            # ticks of 10 ms, so it says little about shorter runs.
             "foreign_cpus": max(0.0, (after.busy - before.busy - own - usage["prime_s"]) / elapsed),
             "steal_cpus": (after.steal - before.steal) / elapsed}
 
@@ -162,7 +162,7 @@ def hash_of(text: str) -> str:
 
 
 def foreign(record: dict) -> float:
-    """CPUs that others had."""
+    """CPUs that other users had."""
     return record["foreign_cpus"] + record["steal_cpus"]
 
 
@@ -171,28 +171,28 @@ def disturbed(record: dict) -> bool:
 
 
 class Session:
-    """All runs of one comparison; schedule.py says which."""
+    """All runs of one comparison; schedule.py decides which."""
 
     def __init__(self, benchmarks: list[Benchmark], allocators: list[Allocator], build: Path,
                  quick: bool, net: bool, order: random.Random):
         self.benchmarks, self.allocators = benchmarks, allocators
         self.build, self.quick, self.net, self.order = build, quick, net, order
         self.records: list[dict] = []
-        self.pairs: dict[tuple[str, str], list[dict]] = {}  # the first `indexed` records, by benchmark and allocator
+        self.pairs: dict[tuple[str, str], list[dict]] = {}  # the first `indexed` records by benchmark, allocator
         self.indexed = 0
         self.floors: dict[str, list[float]] = {}  # the benchmarks' own cost, with net
         self.failures: dict[tuple[str, str], str] = {}
-        self.outputs: dict[str, str] = {}  # what a program prints under the system allocator
+        self.outputs: dict[str, str] = {}  # hash of a program's output under the system allocator
         self.enough: set[tuple[str, str]] = set()  # pairs that need no more runs
         self.repeated = 0
         self.again = AGAIN
         self.remaining: Callable[[], str] = lambda: ""  # for the line of progress
 
     def warm_up(self, only_floors: bool = False) -> None:
-        """Runs every benchmark shortly under one of the allocators, in turn, without a record: so
-        that programs, libraries and inputs are in the page cache. Then the floors. A floor does
-        not depend on the allocator, so it is taken of few runs of its own, and what counts
-        runs without it."""
+        """Runs every benchmark briefly under one of the allocators, in turn, without recording it,
+        so that programs, libraries and inputs are in the page cache. Then measures the floors. A
+        floor does not depend on the allocator, so it is measured in a few separate runs; the runs
+        that count do not measure it."""
         for place, b in enumerate([] if only_floors else self.benchmarks):
             self.attempt(b, self.allocators[place % len(self.allocators)], 0, "warm-up:")
         for b in self.benchmarks:
@@ -203,8 +203,8 @@ class Session:
         progress("")
 
     def once(self, b: Benchmark, number: int, head: str, deadline: float = math.inf) -> bool:
-        """A round of one benchmark: a run under every allocator, in random order. False if it
-        took too long: half a round would not be a comparison."""
+        """A round of one benchmark: a run under every allocator, in random order. Returns false if
+        it took too long: half a round would not be a comparison."""
         made = []
         for a in self.order.sample(self.allocators, len(self.allocators)):
             if (b.name, a.name) in self.failures or (b.name, a.name) in self.enough:
@@ -218,7 +218,7 @@ class Session:
         return True
 
     def attempt(self, b: Benchmark, a: Allocator, number: int, head: str) -> dict | None:
-        """A run, or None if it failed; that is noted, and said."""
+        """A run, or None if it failed; a failure is recorded and printed."""
         if (b.name, a.name) in self.failures:
             return None
         progress(f"{head} {b.name} {a.name}  {self.remaining()}")
@@ -231,7 +231,7 @@ class Session:
             return None
 
     def run(self, b: Benchmark, a: Allocator, number: int) -> dict:
-        """One run, done again if something else used the machine meanwhile; the quietest counts."""
+        """One run, repeated if something else used the machine meanwhile; the quietest counts."""
         quick = self.quick or number == 0
         quietest: dict = {}
         for attempt in range(1 if number < 1 else 1 + self.again):
@@ -252,7 +252,7 @@ class Session:
         return self.outputs[key]
 
     def by_round(self, b: str, a: str, key: str) -> dict[int, float]:
-        """Empty if the pair failed at any time."""
+        """The values by round; empty if the pair has ever failed."""
         if (b, a) in self.failures:
             return {}
         for record in self.records[self.indexed:]:

@@ -15,7 +15,7 @@ UNIT = {"ns_per_op": "ns/op", "net_ns_per_op": "ns/op", "seconds": "s", "cpu_sec
 
 def verdict(row: dict, reference: str) -> str:
     if row["allocator"] == reference or "time_ratio_low" not in row:
-        return ""  # too few rounds to tell
+        return ""  # too few rounds for an interval
     return "faster" if row["time_ratio_high"] < 1 else "slower" if row["time_ratio_low"] > 1 else "="
 
 
@@ -70,7 +70,7 @@ def print_table(summary: dict) -> None:
 
 
 def print_details(summary: dict) -> None:
-    """What a row has beyond its time and memory: the latencies of single calls."""
+    """A row's further figures besides time and memory: the latencies of single calls."""
     for row in summary["rows"]:
         if "details" in row:
             print(f"{row['benchmark']:<18} {row['allocator']:<16} "
@@ -96,7 +96,7 @@ def print_notes(session: Session, summary: dict) -> None:
         if losses:
             print(f"\nWhere {ours} is not first: time (95 % CI) and memory relative to the best other")
         for row in losses:
-            # Neither need be there: times below the benchmark's own cost have no ratio.
+            # Either may be missing: times below the benchmark's own cost have no ratio.
             time = (f"{row['time_to_best']:6.2f} ({between(row, 'time_to_best')}) of {row['time_best']}"
                     if "time_to_best" in row else "")
             print(f"  {row['benchmark']:<22} {time:<36}"

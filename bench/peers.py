@@ -7,8 +7,8 @@
 
 Sources come from ordinary package registries through their ordinary clients
 (cargo, apt-get), are checked against the SHA-256 pins below, and are built
-below build/peers; nothing of them enters the repository. A peer that cannot be
-had or does not work is named and left out; the others go on.
+below build/peers; none of them enters the repository. A peer that cannot be
+obtained or does not work is named and left out; the others go on.
 
 As a module: peers.available() -> {name: path of the shared object}.
 """
@@ -42,7 +42,7 @@ LOGS = WORK / "log"
 
 
 class PeerError(Exception):
-    """A peer cannot be had, built or used; the text says why."""
+    """A peer cannot be obtained, built or used; the text says why."""
 
 
 # --------------------------------------------------------------------------
@@ -83,7 +83,7 @@ PINS = {
 # Running commands
 
 def run(args: list, log: Path, cwd: Path | None = None, env: dict | None = None) -> None:
-    """Runs a command at low priority, appending what it prints to the log."""
+    """Runs a command at low priority and appends its output to the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     words = [str(a) for a in args]
     with log.open("a") as out:
@@ -115,7 +115,7 @@ def sha256(path: Path) -> str:
 # Fetching
 
 def fetch(package: str, log: Path) -> Path:
-    """The folder with the checked sources (or files) of a package."""
+    """Fetches a package; returns the folder with its checked sources (or files)."""
     client, version, pin = PINS[package]
     folder = SRC / f"{package}-{version}"
     mark = folder / ".sha256"
@@ -138,11 +138,11 @@ def fetch(package: str, log: Path) -> Path:
 
 
 def fetch_crate(package: str, version: str, log: Path) -> Path:
-    """Lets cargo download one crate by way of a throw-away manifest."""
+    """Makes cargo download one crate, by means of a temporary manifest."""
     folder = FETCH / package
     (folder / "src").mkdir(parents=True, exist_ok=True)
     (folder / "src" / "lib.rs").touch()
-    # Build metadata (after +) is no part of a version requirement.
+    # Build metadata (after +) is not part of a version requirement.
     (folder / "Cargo.toml").write_text(
         '[package]\nname = "throw-away"\nversion = "0.0.0"\nedition = "2021"\n\n'
         f'[workspace]\n\n[dependencies]\n{package} = "={version.split("+")[0]}"\n')
@@ -241,12 +241,12 @@ def the_file(source: Path, pattern: str) -> Path:
 
 
 def build_gperftools(source: Path, out: Path, log: Path, jobs: int) -> None:
-    # copy follows the link: upstream's binary as Debian built it
+    # copy follows the link to the binary as Debian built it
     shutil.copy(the_file(source, "usr/lib/*/libtcmalloc_minimal.so.4"), out)
 
 
 def build_tbbmalloc(source: Path, out: Path, log: Path, jobs: int) -> None:
-    beside = LIB / "libtbbmalloc"  # preloaded with it, see preload
+    beside = LIB / "libtbbmalloc"  # preloaded together with it, see preload
     beside.mkdir(parents=True, exist_ok=True)
     shutil.copy(the_file(source, "usr/lib/*/libtbbmalloc.so.2"), beside)
     shutil.copy(the_file(source, "usr/lib/*/libtbbmalloc_proxy.so.2"), out)
@@ -262,8 +262,8 @@ class Peer:
     package: str
     build: Callable[[Path, Path, Path, int], None]
     note: str = ""
-    env: dict[str, str] = field(default_factory=dict)  # what its makers say has to be set
-    main: bool = True  # one of "all": not a variant of another
+    env: dict[str, str] = field(default_factory=dict)  # variables that its makers require to be set
+    main: bool = True  # part of "all": not a variant of another peer
 
 
 PEERS = {
@@ -289,7 +289,7 @@ GROUPS = {
 
 
 def chosen(words: list[str]) -> list[str]:
-    """The peers that words name, each a peer or a group; ValueError says which there are not."""
+    """The peers that the words name, each a peer or a group; ValueError names the unknown ones."""
     names = [name for word in words for name in GROUPS.get(word, [word])]
     if unknown := [name for name in names if name not in PEERS]:
         raise ValueError(f"unknown peer: {', '.join(unknown)}")
@@ -300,7 +300,7 @@ def chosen(words: list[str]) -> list[str]:
 # Checking
 
 def preload(library: Path) -> str:
-    """LD_PRELOAD for a library: a peer's with what lies in the folder of its name."""
+    """LD_PRELOAD for a library; for a peer, including what lies in the folder of its name."""
     beside = sorted((LIB / library.stem).glob("*.so*")) if library.resolve().parent == LIB.resolve() else []
     return ":".join(map(loadable, [library, *beside]))
 
@@ -308,7 +308,7 @@ def preload(library: Path) -> str:
 def probe(library: Path | None, env: dict[str, str] | None = None) -> dict[str, str]:
     """Which object serves malloc, free … with the library preloaded: {function: object}.
 
-    Raises PeerError if the probe does not run or anything but the library serves.
+    Raises PeerError if the probe does not run or anything other than the library serves.
     """
     program = WORK / "probe"
     source = REPO / "bench" / "probe.c"
@@ -335,7 +335,7 @@ def probe(library: Path | None, env: dict[str, str] | None = None) -> dict[str, 
 
 
 def recipe(name: str) -> dict[str, str]:
-    """What a build depends on; a cached library with another recipe is stale."""
+    """A description of what a build depends on; a cached library with another recipe is stale."""
     peer = PEERS[name]
     compiler = subprocess.run([*cc(), "-dumpfullversion", "-dumpversion"],
                               capture_output=True, text=True).stdout.strip()
@@ -350,11 +350,11 @@ def paths(name: str) -> tuple[Path, Path]:
 
 
 def details(name: str) -> dict[str, str]:
-    """Version, package and checksums of a built peer, to be put beside results; none if it is not built."""
+    """Version, package and checksums of a built peer, for the results; empty if it is not built."""
     library, stamp = paths(name)
     try:
         return json.loads(stamp.read_text()) if library.exists() else {}
-    except (OSError, ValueError):  # not there, or cut short
+    except (OSError, ValueError):  # missing or truncated
         return {}
 
 
@@ -363,7 +363,7 @@ def is_built(name: str) -> bool:
 
 
 def build(name: str, jobs: int = 1, force: bool = False) -> Path:
-    """Fetches, builds and checks one peer unless that was done already.
+    """Fetches, builds and checks one peer unless that has been done already.
 
     A library whose pins, compiler or build function have changed is built again.
     """
@@ -391,13 +391,13 @@ def build(name: str, jobs: int = 1, force: bool = False) -> Path:
 
 
 def available() -> dict[str, Path]:
-    """The peers that are built and were found to work."""
+    """The peers that have been built and found to work."""
     return {name: paths(name)[0] for name in PEERS if is_built(name)}
 
 
 def build_all(names: list[str], jobs: int = 1, force: bool = False,
               say: Callable[[str], None] = print) -> dict[str, Path]:
-    """Builds the named peers; those that cannot be had are said and left out."""
+    """Builds the named peers; those that cannot be obtained are named and left out."""
     have = {}
     for number, name in enumerate(names, 1):
         peer = PEERS[name]

@@ -5,9 +5,9 @@
 
 bench_random_mixed with blocks of 128, 256, 512 and 1024 bytes, and larson;
 alternating runs, medians of operations per second. 100 % is the system allocator.
-floor is libfloor.so, which does as little as a malloc can: what the benchmark
-itself allows. The last column is the allocator's own time per operation above that
-floor, as a share of the system allocator's.
+"floor" is libfloor.so, which does as little as a malloc can: the limit that the
+benchmark itself sets. The last column is the allocator's own time per operation above
+that floor, as a share of the system allocator's.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python3 bench/plot.py result.json chart.svg        (or .png, .pdf)
     python3 bench/plot.py --means result.json chart.svg
 
-The input is what compare.py --json writes. Bars are ratios to the reference,
-whiskers the 95 % intervals; --means is a scatter of the geometric means. Uses matplotlib from build/venv (see deps.py).
+The input is what compare.py --json writes. Bars are ratios to the reference, whiskers the 95 %
+intervals; --means draws a scatter plot of the geometric means. Uses matplotlib (see deps.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import deps
 import results
 
-WIDEST = 3.0  # longer bars are cut and say so
+WIDEST = 3.0  # longer bars are cut off and marked
 COLOURS = ["#7f7f7f", "#d95f02", "#1b9e77", "#7570b3", "#e7298a", "#66a61e", "#e6ab02", "#a6761d",
            "#1f78b4", "#b2df8a", "#fb9a99", "#cab2d6", "#33a02c"]
 
@@ -63,8 +63,8 @@ def pyplot_for(out: Path):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    matplotlib.rcParams["svg.hashsalt"] = "hakmem"  # the same data give the same file
-    matplotlib.rcParams["svg.fonttype"] = "none"    # text stays text, which is smaller
+    matplotlib.rcParams["svg.hashsalt"] = "hakmem"  # makes the same data give the same file
+    matplotlib.rcParams["svg.fonttype"] = "none"    # keeps text as text, which is smaller
     return pyplot, {"metadata": {"Date": None}} if out.suffix == ".svg" else {"dpi": 160}
 
 
@@ -94,7 +94,7 @@ def draw(result: dict, out: Path, suite: str | None = None) -> None:
 
 
 def draw_means(result: dict, out: Path, suite: str | None = None, names: list[str] | None = None) -> bool:
-    """Time against memory, geometric means; false if no allocator has all figures."""
+    """Draws geometric means, time against memory; false if no allocator has all figures."""
     pyplot, options = pyplot_for(out)
     from matplotlib.ticker import FormatStrFormatter
     time, rss = (results.means(results.ratios(result, key, suite), names or results.allocators(result))

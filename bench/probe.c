@@ -1,6 +1,6 @@
-// probe: says which shared object really serves malloc in this process, and
+// probe: prints which shared object really serves malloc in this process, and
 // exercises it from two threads. peers.py and compare.py run it under
-// LD_PRELOAD, so that no figure is ever taken under the wrong allocator.
+// LD_PRELOAD, so that no figure is ever measured under the wrong allocator.
 //
 // Output: one line "FUNCTION OBJECT" per function. Exit 0: works; 1: it does not.
 

@@ -60,7 +60,7 @@ def furthest_behind(result: dict, key: str, allocators: list[str]) -> str:
 
 
 def markdown(result: dict, allocators: list[str]) -> str:
-    """The means of the suites, and folded away the rows of one; of a single suite its rows."""
+    """The means of the suites, and one suite's rows in a fold; for a single suite, its rows."""
     suites = results.suites(result)
     shown = "core" if "core" in suites else suites[0]
     of_rows = rows(result, shown, allocators)
@@ -89,7 +89,7 @@ def markdown(result: dict, allocators: list[str]) -> str:
 
 
 def block(result: dict, source: Path, allocators: list[str]) -> str:
-    """What README has between the marks."""
+    """The text of README.md between the marks."""
     folder = source.parent.resolve().relative_to(ROOT)
     link = f"[`{folder / source.name}`]({folder / source.name})"
     return (f"![time and memory, geometric means]({folder / source.stem}-means.svg)\n\n"
@@ -106,7 +106,7 @@ def main() -> int:
     source = Path(sys.argv[1])
     result = results.load(source)
     deps.need("matplotlib")
-    # They are built for safety, and would dwarf the others.
+    # These are built for safety and would dwarf the others.
     shown = [name for name in results.allocators(result) if name not in ("hardened", "scudo")]
     plot.draw_means(result, source.with_name(source.stem + "-means.svg"), names=shown)
     plot.draw(result, source.with_suffix(".svg"), "core" if "core" in results.suites(result) else None)

@@ -4,7 +4,7 @@
     python3 bench/report.py RESULT.json OUT.html
 
 The input is what compare.py --json writes. Charts are inline SVG (matplotlib from
-build/venv, see deps.py); a click on a column's head sorts a table; nothing is loaded
+build/venv, see deps.py). A click on a column's head sorts a table. Nothing is loaded
 from elsewhere. The page is built as a tree of elements, so that no name or message in
 the result can become markup.
 """
@@ -62,7 +62,7 @@ METHOD = (
 
 
 class Page:
-    """Elements, and pictures that are put in at the end."""
+    """A tree of elements, and pictures that are inserted at the end."""
 
     def __init__(self, title: str):
         self.root = ElementTree.Element("html", lang="en")
@@ -84,7 +84,7 @@ class Page:
         return self.add(self.body, tag, text, **attributes)
 
     def table(self, head: list[str], rows: list[list[str | tuple[str, str]]], ours: str | None = None) -> None:
-        """Cells are texts or (text, class)."""
+        """A table; each cell is a text or a pair (text, class)."""
         table = self.add(self.put("div", class_="wide"), "table")
         line = self.add(self.add(table, "thead"), "tr")
         for name in head:
@@ -98,7 +98,7 @@ class Page:
                 self.add(line, "td", text, **({"class_": kind} if kind else {}))
 
     def picture(self, svg: str) -> None:
-        # A character of the private use area marks the place: no text of a result has it.
+        # A character of the private use area marks the place: no text of a result contains it.
         self.put("div", chr(0xE000 + len(self.pictures)), class_="wide")
         self.pictures.append(svg)
 
@@ -118,7 +118,7 @@ def clean(value):
 
 
 def svg_of(number: int, draw) -> str | None:
-    """What draw(path) writes, fit to stand in a page beside others."""
+    """The SVG that draw(path) writes, made fit for a page that contains others."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "chart.svg"
         if draw(out) is False:
@@ -126,7 +126,7 @@ def svg_of(number: int, draw) -> str | None:
         text = out.read_text(encoding="utf-8")
     text = text[text.index("<svg"):]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # Marks and clip paths are referred to by ids, which have to differ from chart to chart.
+    # Marks and clip paths are referenced by ids, which must differ from chart to chart.
     text = re.sub(r'\bid="', f'id="c{number}-', text)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>c{number}-", text)
 

@@ -1,4 +1,4 @@
-"""Reading what compare.py --json wrote: suites, ratios to the best of each row, means."""
+"""Reads results of compare.py --json: suites, ratios to the best of each row, means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALL = "all"
 
 
 def load(path: Path) -> dict:
-    """Ends the program with status 2 and a line if it cannot be."""
+    """Reads a result; if that fails, ends the program with status 2 and a line."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -31,7 +31,7 @@ def allocators(result: dict) -> list[str]:
 
 
 def ours(result: dict) -> str | None:
-    """HAKMEM, as it is called there."""
+    """The name of HAKMEM in the result."""
     return next((name for name in allocators(result) if name.startswith("hakmem")), None)
 
 
@@ -40,7 +40,7 @@ def suites(result: dict) -> list[str]:
 
 
 def rows(result: dict, suite: str | None = None) -> dict[str, dict[str, dict]]:
-    """benchmark -> allocator -> row, of one suite or of all."""
+    """benchmark -> allocator -> row, for one suite or for all."""
     groups: dict[str, dict[str, dict]] = {}
     for row in result["rows"]:
         if suite in (None, ALL, row.get("suite", "core")):
@@ -49,13 +49,13 @@ def rows(result: dict, suite: str | None = None) -> dict[str, dict[str, dict]]:
 
 
 def geometric_means(result: dict, suite: str | None = None) -> dict[str, dict]:
-    """allocator -> its means relative to the reference; of one suite alone they are not repeated."""
+    """allocator -> its means relative to the reference; a single suite's means are not repeated."""
     wanted = suite if suite is not None and len(suites(result)) > 1 else ALL
     return {m["allocator"]: m for m in result["geometric_means"] if m.get("suite", ALL) == wanted}
 
 
 def ratios(result: dict, key: str, suite: str | None = None) -> dict[str, dict[str, float]]:
-    """benchmark -> allocator -> value relative to the least of its row."""
+    """benchmark -> allocator -> value relative to the smallest of its row."""
     table: dict[str, dict[str, float]] = {}
     for benchmark, group in rows(result, suite).items():
         known = {name: row[key] for name, row in group.items() if row.get(key)}
@@ -69,7 +69,7 @@ def mean(values: list[float]) -> float:
 
 
 def means(table: dict[str, dict[str, float]], names: list[str]) -> dict[str, float]:
-    """Geometric means, of allocators that have a figure in every row."""
+    """Geometric means, for allocators that have a figure in every row."""
     return {name: mean([row[name] for row in table.values()])
             for name in names if table and all(name in row for row in table.values())}
 
@@ -79,12 +79,12 @@ def span(least: int, most: int) -> str:
 
 
 def rounds(result: dict) -> str:
-    """How many, as a text: benchmarks may differ."""
+    """The number of rounds as a text: benchmarks may differ."""
     return span(result["rounds"], result.get("most_rounds", result["rounds"]))
 
 
 def disturbed(result: dict) -> str:
-    """How many of the runs that count were, as a text."""
+    """How many of the runs that count were disturbed, as a text."""
     return f"{result['disturbed_runs']} of {len(result['runs'])} runs disturbed"
 
 

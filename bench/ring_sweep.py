@@ -4,8 +4,8 @@
     python3 bench/ring_sweep.py [--sizes 0,4,8,...] [--rounds N] [--out FOLDER]
 
 Builds one library with rings of 64 entries (build/ring-sweep) and limits them at
-run time (HAKMEM_L2_RING_CAP, HAKMEM_L25_RING_CAP), beside the library as it is
-built otherwise. Prints compare.py's table and writes FOLDER/ring-sweep.json,
+run time (HAKMEM_L2_RING_CAP, HAKMEM_L25_RING_CAP); compares it also with the
+normal library. Prints compare.py's table and writes FOLDER/ring-sweep.json,
 .csv and .svg (default build/ring-sweep).
 """
 

@@ -1,10 +1,10 @@
-"""Which benchmark runs when: rounds, and within a budget more of them where figures are still unsure.
+"""Decides which benchmark runs when: in rounds and, within a budget, more where figures are unsure.
 
-Every benchmark gets LEAST_ROUNDS. Of the time that is left, benchmarks get more rounds as
-long as their interval is wide; those that are settled are not run again. Within a round
-the order is random, and a benchmark runs under all allocators or not at all; but an
-allocator that takes several times as long as the others is beyond doubt sooner: within a
-budget it is left out of further rounds, and has no interval.
+Every benchmark gets LEAST_ROUNDS. In the time that is left, benchmarks get more rounds as
+long as their interval is wide; settled ones are not run again. Within a round the order is
+random, and a benchmark runs under all allocators or not at all. But for an allocator that
+takes several times as long as the others, fewer rounds leave no doubt: within a budget it
+is left out of further rounds, and has no interval.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from summary import LEAST_RUNS, common, exact_interval, paired, times
 
 LEAST_ROUNDS = 4     # of every benchmark, if the budget allows
 MOST_ROUNDS = 25     # with a budget
-SETTLED = 0.02       # half width of an interval (as a logarithm) below which it is narrow enough
-OUTCLASSED = (8, 4)  # times as long as the benchmark's typical allocator, after one round, after two or more
-RESERVE = 0.97       # of the budget is for running; the rest for tables, page and charts
+SETTLED = 0.02       # half width of an interval (as a logarithm) up to which it is narrow enough
+OUTCLASSED = (8, 4)  # multiples of the benchmark's typical time: after one round, after two or more
+RESERVE = 0.97       # share of the budget for running; the rest is for tables, page and charts
 
 
 def unsure(session: Session, b: Benchmark, reference: str) -> float:
-    """Half the width of the intervals of a benchmark's ratios: the median over the allocators."""
+    """Half the width of a benchmark's ratio intervals: the median over the allocators."""
     base = times(session, b, reference)
     widths = []
     for a in session.allocators:
@@ -43,7 +43,7 @@ def unsure(session: Session, b: Benchmark, reference: str) -> float:
 @dataclass
 class Schedule:
     session: Session
-    rounds: int            # at most, of each benchmark
+    rounds: int            # most rounds of each benchmark
     minutes: float         # 0: no limit
     quick: bool
     reference: str
@@ -61,7 +61,7 @@ class Schedule:
         except KeyboardInterrupt:
             self.interrupted = True
             print("\nInterrupted: what follows is of the rounds so far.", file=sys.stderr)
-        # What never ran has no place in the tables.
+        # Benchmarks that never ran are left out of the tables.
         kept = [b for b in self.session.benchmarks if b.name in self.done]
         lost = [b.name for b in self.session.benchmarks if b not in kept]
         if lost and not self.interrupted:
@@ -81,7 +81,7 @@ class Schedule:
         return statistics.fmean(self.costs.get(b.name, [0.0]))
 
     def choose(self, number: int, least: int) -> list[Benchmark]:
-        """The benchmarks of this round: all, or those that need it most."""
+        """The benchmarks of this round: all, or those that need it most and fit the time left."""
         candidates = self.session.benchmarks
         if not self.minutes or number <= least:
             return candidates
@@ -95,8 +95,8 @@ class Schedule:
         return chosen
 
     def round(self, chosen: list[Benchmark], number: int) -> int:
-        """Runs them in random order; what would end too late is not begun. How many ran.
-        Quick runs have the order of the suites, so that a slow machine has the core at least."""
+        """Runs them in random order except those that would end too late; returns how many ran.
+        Quick runs keep the order of the suites, so that a slow machine runs at least the core."""
         ran = 0
         ordered = chosen if self.quick else self.session.order.sample(chosen, len(chosen))
         for place, b in enumerate(ordered, 1):
@@ -115,7 +115,7 @@ class Schedule:
         return ran
 
     def leave_out_slow(self, b: Benchmark, factor: float) -> None:
-        """Most of a round would be spent on them."""
+        """Leaves out slow allocators, on which most of a round would be spent."""
         took = {a.name: statistics.median(walls) for a in self.session.allocators
                 if (walls := self.session.values(b.name, a.name, "wall_s"))}
         typical = statistics.median(took.values()) if took else 0.0
@@ -138,7 +138,7 @@ class Schedule:
             print("The time is short: disturbed runs are not repeated from now on.", file=sys.stderr)
 
     def remaining(self) -> str:
-        """For the line of progress: time to the deadline, or to the end of the rounds."""
+        """For the progress line: the time to the deadline, or to the end of the rounds."""
         if self.minutes:
             left = self.deadline - time.monotonic()
         elif len(self.costs) == len(self.session.benchmarks):

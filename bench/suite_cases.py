@@ -1,4 +1,4 @@
-"""What users of allocators meet; see cases/README.md."""
+"""Situations that users of allocators meet; see cases/README.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _benchmark(name: str, program: str, full: str, quick: str, what: str,
 
 
 IDLE = "idle_rss_kib"
-CPU = "cpu_seconds"  # of the whole process: little happens, and then it sleeps
+CPU = "cpu_seconds"  # of the whole process, which does little and then sleeps
 MALLOC, FREE = (tuple(f"{call}_{part}_ns" for part in ("p50", "p99", "p999", "max")) for call in ("malloc", "free"))
 
 BENCHMARKS: tuple[Benchmark, ...] = (

@@ -1,4 +1,4 @@
-"""Programs that people run, on input of ours; see programs/README.md."""
+"""Programs that people run, on our own input; see programs/README.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from programs import inputs
 HERE = Path(__file__).resolve().parent / "programs"
 QUOTED = shlex.quote(str(HERE))
 NGINX = "/usr/sbin/nginx"  # not in everybody's PATH
-# What starts is the interpreter itself, never a script of a version manager that starts it.
+# Starts the interpreter itself, never a version manager's script that starts it.
 PYTHON = str(Path(sys.executable).resolve())
 
 
@@ -28,14 +28,14 @@ def _cc1plus() -> str:
 
 def _process(name: str, program: str, full: str, quick: str, what: str, metric: str = "cpu_seconds",
              **more) -> Benchmark:
-    """By the CPU time of the process, unless threads that wait for each other count as well."""
+    """Measured by the CPU time of the process, unless the waiting of threads counts as well."""
     return Benchmark(name, program, tuple(shlex.split(full)), tuple(shlex.split(quick)), what,
                      suite="programs", kind="process", metric=metric, memory="maxrss_kib",
                      compare_output=True, **more)
 
 
 def _server(name: str, program: str, full: str, quick: str, what: str, *needs: str) -> Benchmark:
-    """A driver that starts the server under the allocator and its clients without."""
+    """A driver that starts the server under the allocator and its own clients without it."""
     return Benchmark(name, str(HERE / program), tuple(full.split()), tuple(quick.split()),
                      f"{what} (a driver starts the server; CPU time per request is the server's)",
                      suite="programs", needs=needs)

@@ -1,4 +1,4 @@
-"""All benchmarks: what the suite_*.py beside this file list as BENCHMARKS."""
+"""All benchmarks: those that the suite_*.py beside this file list as BENCHMARKS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def load() -> dict[str, Benchmark]:
-    """By name, suite after suite; the core first."""
+    """The benchmarks by name, suite after suite, the core first."""
     names = sorted(path.stem for path in HERE.glob("suite_*.py"))
     names.sort(key=lambda name: name != "suite_core")
     found: dict[str, Benchmark] = {}
@@ -34,11 +34,11 @@ SELECTIONS = {
     "threads": ("larson_1", "larson", "mid_mt2", "mid_mt4", "mid_mt2_handover"),
 }
 SUITES = tuple(dict.fromkeys(b.suite for b in BENCHMARKS.values()))
-OWN_SUITES = ("core", "standard", "cases", "programs")  # a tree may be without some of them
+OWN_SUITES = ("core", "standard", "cases", "programs")  # some may be missing from a tree
 
 
 def choose(words: list[str]) -> list[Benchmark]:
-    """Benchmarks by their names, by suite, by selection, or "all"; each once."""
+    """Benchmarks chosen by name, by suite, by selection, or as "all"; each at most once."""
     names: dict[str, None] = {}
     for word in words:
         if word == "all":
@@ -57,5 +57,5 @@ def choose(words: list[str]) -> list[Benchmark]:
 
 
 def lacking(b: Benchmark) -> list[str]:
-    """Commands that the benchmark needs and this machine has not."""
+    """Commands that the benchmark needs and this machine lacks."""
     return [command for command in b.needs if shutil.which(command) is None]

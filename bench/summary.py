@@ -1,4 +1,4 @@
-"""From runs to figures: medians, intervals, geometric means, the best of each row."""
+"""Turns runs into figures: medians, intervals, geometric means, the best of each row."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from benchmark import Benchmark
 from measure import Session
 
 BOOTSTRAP = 2000  # resamples per interval
-LEAST_RUNS = 3    # for an interval: of fewer it would be true, but wide as a barn door
-# No interval is narrower, to either side: two sessions differ a little in what all rounds of
-# one have in common, such as where files lie in memory, and counts of pages are rough.
+LEAST_RUNS = 3    # for an interval; with fewer it would be correct, but uselessly wide
+# The least width of an interval to either side: two sessions differ a little in what all rounds
+# of one have in common, such as the place of files in memory, and page counts are rough.
 RESOLUTION = 0.01
 
 # Student's t, two-sided 95 %, by degrees of freedom from 1.
 STUDENT = (12.71, 4.30, 3.18, 2.78)
-# Rounds from which the smallest and the largest of the ratios hold the median in more than 95 %
-# of all cases: from there on, order statistics are used, which assume nothing.
+# From this many rounds on, the smallest and the largest ratio enclose the median in more than
+# 95 % of all cases; then order statistics are used, which assume nothing.
 ORDER_ROUNDS = len(STUDENT) + 2
 
 
 @functools.cache
 def draw_rounds(rounds: int) -> list[list[int]]:
-    """The resamples of the rounds; of given data the intervals are always the same."""
+    """The resamples of the rounds; the same data always give the same intervals."""
     dice = random.Random(1)
     return [[dice.randrange(rounds) for _ in range(rounds)] for _ in range(BOOTSTRAP)]
 
 
 def resampled_medians(values: list[float], draws: list[list[int]]) -> list[float]:
-    """The median of each draw of rounds."""
+    """The median of each resample."""
     return [statistics.median([values[i] for i in draw]) for draw in draws]
 
 
 def paired(mine: list[float], theirs: list[float]) -> list[float]:
-    """The ratios round by round; none if the rounds differ or a run has nothing to relate."""
+    """The ratios round by round; empty if the numbers of rounds differ or a value is <= 0."""
     if len(mine) != len(theirs) or not mine or min(*mine, *theirs) <= 0:
         return []
     return [m / t for m, t in zip(mine, theirs)]
 
 
 def exact_interval(ratios: list[float]) -> tuple[float, float]:
-    """95 % of the middle of paired ratios: order statistics, which hold for any distribution,
-    or with few rounds Student's t of the logarithms. One round says nothing."""
+    """95 % interval of the median of paired ratios: by order statistics, which hold for any
+    distribution, or with few rounds by Student's t of the logarithms. One round says nothing."""
     n = len(ratios)
     if n < 2:
         return 0.0, math.inf
@@ -61,16 +61,16 @@ def exact_interval(ratios: list[float]) -> tuple[float, float]:
 
 
 def ratio_interval(mine: list[float], theirs: list[float], draws: list[list[int]]) -> tuple[float, float]:
-    """95 % of the ratio of medians: the bootstrap's, whose resamples are the same rounds of both,
-    and the exact interval together. A bootstrap alone of few rounds hardly reaches beyond
-    what was seen, and is too narrow."""
+    """95 % interval of the ratio of medians: the union of the exact interval and the bootstrap's,
+    which resamples the same rounds of both. With few rounds a bootstrap alone hardly reaches
+    beyond the observed values and is too narrow."""
     low, high = exact_interval(paired(mine, theirs))
     samples = [m / t for m, t in zip(resampled_medians(mine, draws), resampled_medians(theirs, draws))]
     return min(low, interval(samples)[0]), max(high, interval(samples)[1])
 
 
 def interval(samples: list[float]) -> tuple[float, float]:
-    """The middle 95 %."""
+    """The range of the middle 95 % of the samples."""
     ordered = sorted(samples)
     last = len(ordered) - 1
     return ordered[round(0.025 * last)], ordered[round(0.975 * last)]
@@ -81,28 +81,28 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def subtracted(session: Session, b: Benchmark) -> float:
-    """The floor, or 0 if some allocator's run took no longer: what is left of the others' could
-    not be related to that."""
+    """The floor, or 0 if some allocator's run took no longer than it: the other allocators' net
+    times could not be related to that one."""
     floor = statistics.median(session.floors.get(b.name, [0.0]))
     runs = (session.by_round(b.name, a.name, b.metric).values() for a in session.allocators)
     return floor if all(t > floor for by_round in runs for t in by_round) else 0.0
 
 
 def times(session: Session, b: Benchmark, a: str) -> dict[int, float]:
-    """What counts as time, by round; less the floor if there is one and it can be told."""
+    """The benchmark's time by round, less the floor if there is one that can be subtracted."""
     floor = subtracted(session, b)
     return {number: t - floor for number, t in session.by_round(b.name, a, b.metric).items()}
 
 
 def common(mine: dict[int, float], theirs: dict[int, float]) -> tuple[list[float], list[float]]:
-    """Of the rounds that both have."""
+    """The values of the rounds that both have."""
     both = [number for number in mine if number in theirs]
     return [mine[number] for number in both], [theirs[number] for number in both]
 
 
-# Key of a record, of the ratio in a row.
+# Key of a record; key of the ratio in a row.
 SIDE = (("cpu_seconds", "cpu_ratio"), ("mean_rss_kib", "mean_rss_ratio"), ("minor_faults", "faults_ratio"))
-# Key of a row; of its ratio to the reference; to the best of the row; to the best other.
+# Key of a row; keys of its ratio to the reference, to the best of the row, to the best other.
 KINDS = (("time", "time_ratio", "time_of_row", "time_to_best"), ("rss_kib", "rss_ratio", "rss_of_row", "rss_to_best"))
 
 
@@ -125,19 +125,19 @@ def summarise_pair(session: Session, b: Benchmark, a: str) -> dict[str, Any]:
 
 
 class Group:
-    """The rows of one benchmark, and the runs behind them."""
+    """The rows of one benchmark, and the runs that they summarise."""
 
     def __init__(self, session: Session, b: Benchmark):
         self.rows = {a.name: summarise_pair(session, b, a.name) for a in session.allocators}
         self.runs = {(a.name, "time"): times(session, b, a.name) for a in session.allocators} \
             | {(a.name, "rss_kib"): session.by_round(b.name, a.name, b.memory) for a in session.allocators}
-        # Not what failed.
+        # Excludes failures.
         self.known = {key: [name for name in self.rows if min(self.runs[name, key].values(), default=0) > 0]
                       for key in ("time", "rss_kib")}
 
     def relate(self, name: str, other: str, key: str, ratio: str) -> None:
-        """Adds the ratio of two medians of the rounds that both have, and its interval if there
-        are rounds enough to tell."""
+        """Adds the ratio of the two medians over the rounds that both have, and its interval if
+        there are enough rounds."""
         mine, theirs = common(self.runs[name, key], self.runs[other, key])
         if not mine:
             return
@@ -170,7 +170,7 @@ class Group:
 
 
 def summarise(session: Session, reference: str) -> dict[str, Any]:
-    """Rows per benchmark and allocator, and geometric means per allocator."""
+    """The rows per benchmark and allocator, and the geometric means per allocator."""
     rows: list[dict[str, Any]] = []
     for b in session.benchmarks:
         group = Group(session, b)
@@ -180,7 +180,7 @@ def summarise(session: Session, reference: str) -> dict[str, Any]:
 
 
 def geometric_means(session: Session, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    # Only over benchmarks that every allocator has a ratio for: the means of different
+    # Only over benchmarks for which every allocator has a ratio: means over different
     # sets of benchmarks could not be compared.
     suites = dict.fromkeys(b.suite for b in session.benchmarks)
     means = []
@@ -203,7 +203,7 @@ def geometric_means(session: Session, rows: list[dict[str, Any]]) -> list[dict[s
 
 
 def interval_of_mean(rows: list[dict[str, Any]], ratio: str, mean: float) -> dict[str, float]:
-    """Of independent rows: the squares of the (logarithmic) deviations add up."""
+    """The interval for independent rows: the squares of the (logarithmic) deviations add up."""
     if not all(f"{ratio}_low" in r for r in rows):
         return {}
     down, up = (math.sqrt(sum(math.log(r[f"{ratio}_{end}"] / r[ratio]) ** 2 for r in rows)) / len(rows)
@@ -212,7 +212,7 @@ def interval_of_mean(rows: list[dict[str, Any]], ratio: str, mean: float) -> dic
 
 
 def not_first(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Rows of an allocator that another one beats by more than noise and rounding."""
+    """The rows in which another allocator beats this one by more than noise and rounding."""
     return sorted((r for r in rows if r["allocator"] == name
                    and (r.get("time_to_best", 0) > 1.02 or r.get("rss_to_best", 0) > 1.05)),
                   key=lambda r: -max(r.get("time_to_best", 0), r.get("rss_to_best", 0)))

@@ -3,9 +3,9 @@
 
     python3 bench/systems.py [--rows S2,S3] [--rounds N]        (make systems ROWS=S2,S3)
 
-The rows are those of docs/systems.md. Values alternate within a round; printed are the medians of processor time
+The rows are those of docs/systems.md. Values alternate within a round. Prints the medians of CPU time
 (relative to the first value, the default), page faults and memory, and the row's counters of the last run. --quick
-runs everything once and short, to see that it works.
+runs everything once and briefly, to see that it works.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Run:
 
 
 def run(row: Row, setting: str, quick: bool, counted: bool) -> Run:
-    """One process; counted: with statistics, otherwise timed as it is."""
+    """Runs one process: with statistics if `counted`, otherwise timed without them."""
     command = [str(BUILD / "bench" / row.program), *(row.quick if quick else row.full).split(), "--json"]
     variables = {f"HAKMEM_{name}": value for name, _, value in
                  (pair.partition("=") for pair in setting.split(",") if pair)}

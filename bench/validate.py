@@ -4,14 +4,14 @@
     python3 bench/validate.py [--build DIR] [--quick] [ROW…]
 
 Every row of the suites core, cases and programs is run, with its own program, metric and
-memory, under an allocator with a flaw that the row has to notice and under one without
-it: libflawed.so (flawed.c), which is the system's malloc but for the flaw, or allocators
-that differ in a known way. A ratio in the wrong direction gives exit status 1; one of
-times is measured again first, with more runs. The suite standard has standard/validate.py.
+memory, under an allocator with a flaw that the row must notice and under one without it:
+libflawed.so (flawed.c), which is the system's malloc except for the flaw, or allocators
+that differ in a known way. A ratio in the wrong direction gives exit status 1; a ratio of
+times is first measured again, with more runs. The suite standard has standard/validate.py.
 
-Flaws are large and runs short, so that a busy machine does not matter: --quick is what
-the test bench.validate runs. Without it there are more runs, the programs, and the claims
-that need two threads at a time; those are skipped by name where they never get it.
+Flaws are large and runs short, so that a busy machine does not matter: the test
+bench.validate runs --quick. Without --quick there are more runs, the programs, and the claims
+that need two threads at a time; where two never run at once, those are skipped by name.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from peers import available
 REPO = Path(__file__).resolve().parent.parent
 FLAWS = ("none", "leak", "slow", "lock", "pad", "copy", "spike", "thread", "start", "dirty")
 RUNS, QUICK_RUNS = 5, 3  # --quick: memory varies little, so one run is enough there
-PARALLEL = 1.6        # CPUs in use from which two threads count as running together
-AWAKE = 0.8           # and below which threads that wait for each other mostly wait for a CPU
-TRIES = 20            # pairs of runs to find RUNS like that
-AGAIN = 3             # times as many runs where a ratio of times was not as claimed
-# glibc, told to map every block of a page or more by itself, or to keep all it has.
+PARALLEL = 1.6        # CPUs in use with which two threads count as running together
+AWAKE = 0.8           # CPUs in use below which threads mostly wait for a CPU, not for each other
+TRIES = 20            # most pairs of runs in which to find RUNS of that kind
+AGAIN = 3             # factor for the number of runs where a ratio of times was not as claimed
+# glibc, configured to map every block of a page or more by itself, or to keep all its memory.
 MAPS = {"MALLOC_MMAP_THRESHOLD_": "4096"}
 KEEPS = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 
@@ -50,7 +50,7 @@ class Claim:
     args: str = ""           # instead of the row's quick ones
     other: str = "none"
     at_most: float = float("inf")
-    cpus: float = 0          # only pairs count in which the other one's threads had that many
+    cpus: float = 0          # only pairs count in which the other one's threads had that many CPUs
 
 
 CORE = (
@@ -108,7 +108,7 @@ CASES = (
     Claim("scale_1g", "pad", "memory", 2, "100000 65536"),
     Claim("fill_256m", "pad", "time", 1.3),
 )
-# That they are served by the preloaded library at all, and spend their time there.
+# Shows that the preloaded library serves the programs at all, and that they spend time in it.
 # memcached calls it for pages of 1 MiB, buffers and connections: some hundred times in all.
 PROGRAMS = tuple(Claim(b.name, "pad", "memory", 2) if b.name == "memcached" else Claim(b.name, "slow", "time", 1.04)
                  for b in suites.BENCHMARKS.values() if b.suite == "programs")
@@ -124,14 +124,14 @@ def find_allocators(build: Path) -> dict[str, Allocator]:
 
 
 def figures(b: Benchmark, claim: Claim, build: Path, found: dict[str, Allocator], runs: int) -> dict[str, float] | None:
-    """The medians of alternating runs, or the least if no more is wanted than that they are alike, as what
-    disturbs only adds; None if there were hardly ever the CPUs that the claim needs."""
+    """The medians of alternating runs, or the least values if the claim only wants them alike, as
+    disturbance only adds; None if the CPUs that the claim needs were hardly ever available."""
     key = {"time": b.metric, "memory": b.memory}.get(claim.key, claim.key)
     values: dict[str, list[float]] = {claim.subject: [], claim.other: []}
     for _ in range(TRIES * max(1, runs // RUNS) if claim.cpus else runs):
         pair = {name: measure.run_once(b, found[name], build, quick=True, net=False)
                 for name in random.sample(list(values), 2)}
-        # The subject may well make its threads take turns; that the other's do not is the condition.
+        # The subject may make its threads take turns; the condition is that the other's do not.
         condition = pair[claim.other]
         if not claim.cpus or condition["cpu_seconds"] >= claim.cpus * condition["wall_s"]:
             for name, record in pair.items():
@@ -145,7 +145,7 @@ def figures(b: Benchmark, claim: Claim, build: Path, found: dict[str, Allocator]
 
 
 def ratio_of(claim: Claim, medians: dict[str, float]) -> float:
-    # Of memory that is less than a page nothing is known but that it is little.
+    # Of memory below a page only its smallness is known; it counts as one page.
     return medians[claim.subject] / max(medians[claim.other], 4.0 if claim.key == "memory" else 1e-9)
 
 
@@ -154,7 +154,7 @@ def holds(claim: Claim, medians: dict[str, float]) -> bool:
 
 
 def check(claim: Claim, build: Path, found: dict[str, Allocator], runs: int) -> bool | None:
-    """Does the claim hold? None if that could not be tried."""
+    """Whether the claim holds; None if that could not be tried."""
     b = suites.BENCHMARKS[claim.row]
     head = f"{claim.row:<18} {claim.subject:<15} {claim.other:<15} {claim.key:<14}"
     if missing := suites.lacking(b):

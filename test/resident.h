@@ -1,4 +1,4 @@
-// resident.h: what the kernel says of the process's memory, read without a malloc. For
+// resident.h: the kernel's figures for the process's memory, read without a malloc. For
 // programs that run on the allocator under test.
 
 #ifndef TEST_RESIDENT_H
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// A figure of a short file of /proc in KiB, for instance "VmRSS:"; 0 without /proc.
+// A figure in KiB from a short file of /proc, for instance "VmRSS:"; 0 without /proc.
 static inline size_t proc_kib(const char *file, const char *name) {
   char text[4096];
   int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -24,7 +24,7 @@ static inline size_t proc_kib(const char *file, const char *name) {
 static inline size_t status_kib(const char *name) { return proc_kib("/proc/self/status", name); }
 static inline size_t rss_kib(void) { return status_kib("VmRSS:"); }
 
-// For tight bounds: VmRSS lacks what the CPUs have yet to add up, MiB where there are many.
+// For tight bounds: VmRSS lacks what the CPUs have not added up yet, MiB if there are many.
 static inline size_t exact_rss_kib(void) {
   size_t exact = proc_kib("/proc/self/smaps_rollup", "Rss:");
   return exact ? exact : rss_kib();

@@ -8,9 +8,9 @@ from CTest's JUnit files, not from its prose. The last line is always
     N passed, N failed
 
 alone, over all stages. A build that fails counts as one failure; so does a
-stage in which no test ran. Skipped tests are listed by name above that line, and
-what tests that passed have skipped.
-Exit status 0 only if nothing failed and something passed.
+stage in which no test ran. Above that line are listed the names of skipped tests,
+and the parts that passing tests have skipped.
+The exit status is 0 only if nothing failed and something passed.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ import xml.etree.ElementTree as ElementTree
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 # The CMake that tools/setup.sh fetched, if it did.
 os.environ["PATH"] = os.pathsep.join((os.path.join(ROOT, "build", "tools", "bin"), os.environ.get("PATH", os.defpath)))
-STARTS = 20  # of a program, none of which fails where its sanitizer works
+STARTS = 20  # of a program; none of them fails where its sanitizer works
 JOBS = str(os.environ.get("JOBS") or len(os.sched_getaffinity(0)))
 
 
@@ -77,13 +77,13 @@ def build(stage):
 
 
 def runner(sanitizer):
-    """What the sanitizer's programs are to be started by: an older one's fixed addresses may be those that the kernel chose
-    (github.com/google/sanitizers/issues/1716), but for setarch -R. None if they do not run under that either."""
+    """The command that starts the sanitizer's programs: an old one's fixed addresses may be those that the kernel
+    chose (github.com/google/sanitizers/issues/1716), except under setarch -R. None if that does not help either."""
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "program")
         compiler = [*shlex.split(os.environ.get("CC") or "cc"), f"-fsanitize={sanitizer}", "-x", "c", "-", "-o", program]
         if subprocess.run(compiler, input=b"int main(void) { return 0; }\n", capture_output=True).returncode != 0:
-            return []  # the build will say why
+            return []  # the build will print why
         for command in [], ["setarch", platform.machine(), "-R"]:
             if (not command or shutil.which(command[0])) and all(
                     subprocess.run([*command, program], capture_output=True).returncode == 0 for _ in range(STARTS)):
@@ -126,7 +126,7 @@ def run_tests(stage, result, start_by):
 
 
 def read_junit(path, result):
-    """Adds what a JUnit file of ctest says to result."""
+    """Adds the results in a JUnit file of ctest to result."""
     try:
         with open(path, encoding="utf-8", errors="replace") as f:
             root = ElementTree.fromstring(re.sub("[^\t\n\r -\ufffd]", "?", f.read()))
@@ -147,12 +147,12 @@ def read_junit(path, result):
 
 
 def skip_reasons(case):
-    """What the test itself said: its lines 'skipped: ...', which may have a library's name before."""
+    """The test's own lines 'skipped: ...', which may begin with a library's name."""
     return re.findall(r"^(?:[\w-]+: )?skipped: *(.*\S)", case.findtext("system-out") or "", re.MULTILINE)
 
 
 def summary(results):
-    """Prints what happened, the totals last; True if all is well."""
+    """Prints the results, the totals last; returns True if all is well."""
     print("\n=== summary " + "=" * 52)
     for name, result in results.items():
         print(f"{name:<10}{result.passed:>5} passed{len(result.failed):>5} failed"

@@ -8,5 +8,5 @@ C_LIBRARY = ctypes.CDLL(None)
 
 
 def end_with_parent():
-    """For subprocess's preexec_fn: whoever kills the parent ends the child as well (prctl(2))."""
+    """For subprocess's preexec_fn: the child is killed when its parent dies (prctl(2))."""
     C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -23,7 +23,7 @@ def calls(path):
 
 
 def constants():
-    """Plain numbers of the layout that rows may name."""
+    """Numeric constants of the layout that rows may name."""
     text = (SRC / "base" / "config.h").read_text()
     return {name: int(value) for name, value in
             re.findall(r"^#define (HAK_\w+) (\d+)\b", text, re.MULTILINE)}
@@ -59,10 +59,10 @@ def options():
 
 
 def totals():
-    """(field, meaning) of hak_stats_t, but for its size."""
+    """(field, meaning) for the fields of hak_stats_t except its size."""
     header = (ROOT / "include" / "hakmem" / "hakmem.h").read_text()
     body = re.search(r"struct hak_stats \{(.*?)\}", header, re.DOTALL).group(1)
-    body = re.sub(r"\n\s*//", "", body)  # what goes on in a second line
+    body = re.sub(r"\n\s*//", "", body)  # joins comments that continue on a second line
     return re.findall(r"uint64_t (\w+);\s*// (.*)", body)
 
 

@@ -5,7 +5,7 @@
 Builds an instrumented library in build/pgo-train, runs the project's benchmarks
 and the program of `make run` on it, and builds build/pgo/libhakmem.so with the
 counts and link-time optimisation. Then compares it with build/libhakmem.so in
-interleaved runs, which is the answer to whether it gives anything.
+interleaved runs, which shows whether it gains anything.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def train(library):
 
 
 def move_counts():
-    """gcc looks for them by the object's path, which is another one in FOLDER."""
+    """gcc looks for the counts by the object's path, which differs in FOLDER."""
     for path, _, names in os.walk(PROFILE):
         for name in names:
             if "pgo-train" in name:

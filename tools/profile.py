@@ -3,9 +3,9 @@
     python3 tools/profile.py [--only callgrind|perf] [--library FILE] [CMD ARGS…]
 
 Runs bench_random_mixed and bench_tiny_hot, or CMD, on build/libhakmem.so: once by itself
-for time and page faults, under perf for time, under callgrind for instructions. What is
-not installed, or does not work here, is said and left out. Writes build/profile/profile.txt,
-.json and .html and prints the first. docs/profiling.md says how to read it.
+for time and page faults, under perf for time, under callgrind for instructions. A tool that
+is not installed or does not work here is named and left out. Writes build/profile/profile.txt,
+.json and .html and prints the first. docs/profiling.md explains how to read it.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# As a script this folder would come first, and this file hide Python's own module "profile".
+# When this runs as a script, its folder comes first, and this file would hide Python's "profile".
 TOOLS = os.path.dirname(os.path.realpath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.realpath(p or ".") != TOOLS] + [TOOLS]
 
@@ -27,7 +27,7 @@ from userfiles import loadable  # noqa: E402
 
 ROOT = Path(TOOLS).parent
 BUILD = ROOT / "build"
-# Name, program, arguments for time, arguments for callgrind, which is fifty times slower.
+# Name, program, arguments for time, arguments for callgrind, under which it is fifty times slower.
 BENCHMARKS = (("random_mixed", "bench_random_mixed", ("100000000",), ("1500000",)),
               ("tiny_hot", "bench_tiny_hot", ("400000000",), ("4000000",)))
 
@@ -36,7 +36,7 @@ BENCHMARKS = (("random_mixed", "bench_random_mixed", ("100000000",), ("1500000",
 class Run:
     name: str
     command: list
-    counted: list  # under callgrind
+    counted: list  # the command for callgrind
     usage: dict = None
     time: layers.Profile = None
     instructions: layers.Profile = None
@@ -47,7 +47,7 @@ class Run:
 
 
 def usage(command, library, environment):
-    """Time and faults of a plain run."""
+    """Time and page faults of a plain run."""
     with tempfile.NamedTemporaryFile("r", prefix="hakmem-profile-") as out:
         done = subprocess.run([BUILD / "bench" / "launch", "--out", out.name, "--env", f"LD_PRELOAD={loadable(library)}", "--",
                                *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -60,7 +60,7 @@ def usage(command, library, environment):
 
 
 def estimate(run):
-    """Time without perf: the kernel's by getrusage, the rest in proportion to the instructions."""
+    """Time without perf: the kernel's by getrusage, the rest in proportion to instructions."""
     user, kernel = run.usage["user_s"], run.usage["sys_s"]
     result = layers.Profile("estimate", "microseconds")
     for (layer, function), n in run.instructions.functions.items():

@@ -3,20 +3,20 @@
 #
 #   tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak|outside
 #
-# Looks for what the target needs (commands and headers, wherever they came
-# from). Nothing missing: says nothing, exits 0. Missing, and we are root:
-# installs it with apt-get. Missing, and we are not: prints the one command that
-# does, exits 1 (0 if only optional things are missing: their tests are skipped
-# by name). Packages the distribution does not have are named: optional ones are
-# left out, others end it. Where the distribution's CMake is too old, one is fetched
+# Looks for what the target needs (commands and headers, from any source). If nothing
+# is missing, prints nothing and exits 0. If something is missing and we are root,
+# installs it with apt-get. If we are not root, prints the one command that does, and
+# exits 1 (0 if only optional things are missing: their tests are skipped by name).
+# Packages that the distribution does not have are named: optional ones are left out,
+# required ones end the script. If the distribution's CMake is too old, one is fetched
 # into build/tools, where the Makefile and tools/check.py find it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/build/tools/bin:$PATH
 
-# Who needs it | required (req), optional (opt), or required where CI is set (ci) |
-# Debian package | how to see that it is there: a command, a file pattern (starts with /)
-# or a Python module (py:NAME). One|other: packages of which the distribution has one.
+# Group | required (req), optional (opt), or required where CI is set (ci) | Debian
+# package | how to check that it exists: a command, a file pattern (starts with /) or a
+# Python module (py:NAME). One|other: packages of which the distribution has one.
 # prog: programs that both the tests and the benchmarks run; other: the checks of test/outside.
 needs='
 build req gcc                gcc
@@ -76,7 +76,7 @@ other opt rustc              rustc
 other opt golang-go          go
 '
 
-# Which rows each target takes.
+# The groups of rows that each target needs.
 case "${1:-}" in
 build | run) groups='build' ;;
 bench) groups='build bench' ;;
@@ -119,13 +119,13 @@ present() {
   esac
 }
 
-# Whether the first number in the text is a CMake's that will do.
+# Whether the first number in the text is a sufficient CMake version.
 is_new_enough() {
   [[ $1 =~ ([0-9]+)\.([0-9]+) ]] || return 1
   ((BASH_REMATCH[1] > 3 || (BASH_REMATCH[1] == 3 && BASH_REMATCH[2] >= 25)))
 }
 cmake_is_new_enough() { is_new_enough "$(cmake --version 2>/dev/null)"; }
-# Whether the distribution has one, too old.
+# Whether the distribution has a CMake that is too old.
 old_cmake_offered() {
   local policy
   policy=$(LC_ALL=C apt-cache policy cmake 2>/dev/null) || return 1
@@ -135,7 +135,7 @@ old_cmake_offered() {
 fetch_cmake() {
   say "CMake 3.25 or later goes into build/tools, as the one of this distribution is older"
   rm -rf build/tools
-  # Links, as the Python of a venv in PATH would not know the distribution's modules.
+  # Links, because with the venv in PATH its Python would lack the distribution's modules.
   python3 -m venv build/tools/venv &&
     build/tools/venv/bin/python -m pip install --quiet --disable-pip-version-check 'cmake>=3.25,<4' &&
     mkdir build/tools/bin &&
@@ -145,16 +145,16 @@ fetch_cmake() {
     say "no CMake could be fetched (no network?); please install CMake 3.25 or later"
     exit 1
   }
-  # Under sudo, or in a container, the tree may be another user's.
+  # Under sudo or in a container, the tree may belong to another user.
   if ((EUID == 0)); then chown -Rh --reference=tools build 2>/dev/null || :; fi
 }
-# The last thing: what was missing is there.
+# The last step: everything that was missing is now present.
 finish() {
   if [[ $fetch ]]; then fetch_cmake; fi
   exit 0
 }
 
-# Of alternatives the first that the distribution has, or else the first.
+# The first of the alternatives that the distribution has, or else the first one.
 offered() {
   local package
   for package in ${1//|/ }; do
@@ -172,7 +172,7 @@ has_candidate() {
   [[ $policy =~ Candidate:\ [^\(] ]]
 }
 
-# What is installed has a candidate without them, too.
+# An installed package has a candidate even without package lists.
 have_lists() { [[ $(LC_ALL=C apt-cache policy 2>/dev/null) == *" Packages"* ]]; }
 
 # Sets required and optional to the packages that are missing, fetch if a CMake is to be fetched.
@@ -198,7 +198,7 @@ look() {
   fi
 }
 
-# Moves what the distribution does not offer from optional to absent; ends if something required is not.
+# Moves optional packages that the distribution lacks to absent; ends if it lacks a required one.
 drop_unavailable() {
   local package kept=()
   absent=()
@@ -218,7 +218,7 @@ drop_unavailable() {
 as_root() {
   export DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none NEEDRESTART_MODE=a
   local apt=(apt-get -y -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold)
-  # Stale lists are as bad as none: their packages may no longer exist.
+  # Stale package lists are as bad as none: their packages may no longer exist.
   say "apt-get update"
   "${apt[@]}" -qq update </dev/null >&2 || say "apt-get update failed; trying with the lists there are"
   look # again: of alternatives it takes one that the lists have
@@ -245,7 +245,7 @@ as_root() {
   fi
 }
 
-# Peers that are Debian's binaries are downloaded, not installed: that takes lists.
+# Peers that are Debian's binaries are downloaded, not installed; that needs package lists.
 if [[ $target == peers ]] && command -v apt-get >/dev/null && ! has_candidate libtbbmalloc2; then
   if ((EUID == 0)); then
     say "apt-get update"
@@ -267,7 +267,7 @@ fi
 
 lists=
 if have_lists; then lists=1; fi
-# Where only optional packages are missing and it has none of them, newer lists are of no use.
+# If only optional packages are missing and none of them is offered, newer lists do not help.
 if [[ $lists ]] && ((EUID != 0 || ${#required[@]} == 0)); then
   drop_unavailable
   if ((${#absent[@]})); then say "this distribution has no ${absent[*]} (what needs them is skipped)"; fi
@@ -277,7 +277,7 @@ fi
 if ((EUID != 0)); then
   packages=(${required[@]+"${required[@]}"} ${optional[@]+"${optional[@]}"})
   command="sudo apt-get install -y ${packages[*]}"
-  # Which of them there are only lists would say.
+  # Without lists it is unknown which of these packages exist.
   if [[ ! $lists ]]; then command="sudo $(printf %q "$PWD/tools/setup.sh") $target"; fi
   if ((${#required[@]})); then
     say "make $target needs packages that are missing. Please run:"

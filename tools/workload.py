@@ -1,13 +1,13 @@
 """A program that allocates hard on real input; `make run` runs it.
 
-Reads the Python standard library's own sources and does with them what
-programs do: tokenises and parses them in two worker threads (blocks made in
+Reads the Python standard library's own sources and processes them as typical
+programs do: tokenises and parses them in two worker threads (blocks allocated in
 one thread are freed in another), counts words in dictionaries, builds an index,
 writes and reads it as JSON, sorts, compresses, joins long strings.
 
-Prints a digest of everything it computed: the same on every run of the same
-Python, whichever allocator is underneath. Run it with PYTHONMALLOC=malloc,
-or most blocks come from Python's own small-object allocator instead.
+Prints a digest of everything it computed, which is the same on every run of the same
+Python under any allocator. Run it with PYTHONMALLOC=malloc; otherwise most blocks
+come from Python's own small-object allocator.
 """
 
 import ast
@@ -54,7 +54,7 @@ def parse(item):
 
 
 def count_nodes(threads):
-    """Trees made by the workers, walked and freed by this thread."""
+    """Trees that the workers build and this thread walks and frees."""
     kinds = collections.Counter()
     names = collections.defaultdict(list)
     files = list(sources(PARSE_BYTES))

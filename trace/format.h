@@ -10,10 +10,10 @@
 #define TRACE_VERSION 1
 #define TRACE_CHUNK 65536u // bytes; a multiple of every OS page size
 #define TRACE_HEADER 32u
-#define TRACE_MAX_THREADS (1u << 20) // that a reader believes in
+#define TRACE_MAX_THREADS (1u << 20) // a reader rejects larger thread numbers
 
-// In front of every chunk. `used` counts the bytes of records behind the header; it is
-// stored after the bytes it counts, so a file is whole whenever its program dies.
+// The header of every chunk. `used` counts the bytes of records behind the header. It is stored
+// after the bytes it counts, so the file is valid whenever its program dies.
 typedef struct {
   uint32_t magic;
   uint16_t version;
@@ -27,8 +27,8 @@ typedef struct {
 _Static_assert(sizeof(trace_header_t) == TRACE_HEADER, "header");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "traces are little-endian");
 
-// Low three bits of a record's first byte; the upper five are the sequence number's
-// advance less one, or TRACE_ADVANCE_MORE: then a varint with the rest follows.
+// The record's kind is the low three bits of its first byte. The upper five bits are the advance
+// of the sequence number less one, or TRACE_ADVANCE_MORE: then a varint with the rest follows.
 enum {
   TRACE_SEGMENT, // thread, sequence number before the first event, microseconds since the start
   TRACE_MALLOC,  // address, size
@@ -36,13 +36,13 @@ enum {
   TRACE_ALIGNED, // address, size, log2 of the alignment
   TRACE_REALLOC, // old address, new address, size, advance between the two
   TRACE_FREE,    // address
-  TRACE_NOTE,    // length, that many bytes of text: the command line
+  TRACE_NOTE,    // length, then that many bytes of text: the command line
 };
 #define TRACE_KIND_BITS 3
 #define TRACE_ADVANCE_MORE 31u
 
-// Addresses are multiples of 8 and stored as the difference to the thread's last one, in
-// units of 8, zigzag: 0, -1, 1, -2 … become 0, 1, 2, 3 …
+// Addresses are multiples of 8. Each is stored as its difference from the segment's previous
+// address, in units of 8 and zigzag-encoded: 0, -1, 1, -2 … become 0, 1, 2, 3 …
 #define TRACE_ADDRESS_SHIFT 3
 #define TRACE_SIZE_MAX (((uint64_t)1 << 47) - 1)
 

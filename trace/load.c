@@ -1,8 +1,9 @@
-// load.c: reads a trace. Three passes: decode puts each event at the place its sequence
-// number says, resolve turns addresses into block numbers in that order, and squeeze
-// removes the gaps. Nothing is believed: every length and number is checked first.
+// load.c: reads a trace. The chunks are read twice: once to count and check the events, once to
+// put each at the index that its sequence number gives. resolve then turns addresses into block
+// numbers in that order and closes the gaps. The input is not trusted: every length and number is
+// checked first.
 //
-// Tables are mapped, not malloc'ed, as replay measures an allocator.
+// Tables are mapped, not malloc'ed, because replay measures an allocator.
 
 #include "load.h"
 
@@ -17,15 +18,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The first half of a realloc in the list of steps, until its second half is resolved.
+// The kind of a realloc's first half in the list of steps, until its second half is resolved.
 #define GIVEN_UP 0xff
-// A sequence number beyond this many per byte of file is not believed.
+// A sequence number greater than this many per byte of file is rejected.
 #define NUMBERS_PER_BYTE 16
 
 typedef struct {
   const char *program, *path;
   const unsigned char *file, *at, *end;
-  uint64_t numbers; // highest sequence number, from 1
+  uint64_t numbers; // highest sequence number; they start at 1
   uint64_t allocations;
   trace_t trace;
 } loader_t;
@@ -44,7 +45,7 @@ static _Noreturn void corrupt(const loader_t *l, const char *what) {
   fail(l, "corrupt trace: %s at byte %zu", what, (size_t)(l->at - l->file));
 }
 
-// Zeroed; what is not used costs nothing.
+// Returns zeroed memory; pages that are never touched cost nothing.
 static void *table(const loader_t *l, uint64_t count, size_t size) {
   void *p = mmap(NULL, (count + 1) * size, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -66,7 +67,7 @@ static uint64_t number(loader_t *l) {
   corrupt(l, "a number of more than 64 bits");
 }
 
-// What the records of a segment refer to.
+// The state of a segment, to which its records are relative.
 typedef struct {
   bool begun;
   uint32_t thread;
@@ -102,7 +103,7 @@ static void read_note(loader_t *l) {
   size_t kept = length < sizeof l->trace.command ? length : sizeof l->trace.command - 1;
   memcpy(l->trace.command, l->at, kept);
   l->at += length;
-  for (size_t i = 0; i < kept; i++) // arguments are separated by zeros
+  for (size_t i = 0; i < kept; i++) // zero bytes separate the arguments
     if ((unsigned char)l->trace.command[i] < ' ') l->trace.command[i] = ' ';
   while (kept > 0 && l->trace.command[kept - 1] == ' ') l->trace.command[--kept] = '\0';
 }
@@ -118,7 +119,7 @@ static void place(loader_t *l, const segment_t *s, unsigned kind, uint64_t size,
                          .thread = s->thread};
 }
 
-// Without steps to put it to, an event is only checked.
+// While no table of steps exists, an event is only checked.
 static void read_event(loader_t *l, segment_t *s, unsigned first) {
   unsigned kind = first & ((1u << TRACE_KIND_BITS) - 1), ahead = first >> TRACE_KIND_BITS;
   advance(l, s, 1 + ahead + (ahead == TRACE_ADVANCE_MORE ? number(l) : 0));
@@ -185,8 +186,8 @@ static void read_chunks(loader_t *l) {
 }
 
 // ---------------------------------------------------------------------------
-// Resolve: which block lives at which address. Open addressing with linear probing, at
-// most half full.
+// Resolve: maps each address to the block that lives there. A hash table with open addressing and
+// linear probing, at most half full.
 
 typedef struct {
   uint64_t *addresses; // 0: empty
@@ -228,14 +229,14 @@ static void add(const loader_t *l, map_t *m, uint64_t address, uint32_t block) {
   m->used++;
 }
 
-// The block at the address, which is then no more; TRACE_NO_BLOCK if there is none.
+// Removes and returns the block at the address; TRACE_NO_BLOCK if there is none.
 static uint32_t take(map_t *m, uint64_t address) {
   uint64_t gap = find(m, address);
   if (m->addresses[gap] == 0) return TRACE_NO_BLOCK;
   uint32_t block = m->blocks[gap];
   for (uint64_t i = (gap + 1) & m->mask; m->addresses[i] != 0; i = (i + 1) & m->mask) {
     if (((i - home(m, m->addresses[i])) & m->mask) < ((i - gap) & m->mask)) continue;
-    m->addresses[gap] = m->addresses[i]; // may move into the gap: its home is not after it
+    m->addresses[gap] = m->addresses[i]; // may move into the gap: its home is not behind the gap
     m->blocks[gap] = m->blocks[i];
     gap = i;
   }
@@ -246,7 +247,7 @@ static uint32_t take(map_t *m, uint64_t address) {
 
 typedef struct {
   map_t map;
-  uint32_t *given_up; // by thread: the block its realloc has begun with
+  uint32_t *given_up; // by thread: the old block of the realloc that has begun
   uint64_t live_blocks, live_bytes;
 } resolver_t;
 
@@ -273,9 +274,9 @@ static void make_block(loader_t *l, resolver_t *r, trace_step_t *step) {
   if (r->live_bytes > t->peak_bytes) t->peak_bytes = r->live_bytes;
 }
 
-// True if the step stays.
+// Returns true if the step is kept.
 static bool resolve_step(loader_t *l, resolver_t *r, trace_step_t *step) {
-  if (step->kind == 0) return false; // a number that no event has
+  if (step->kind == 0) return false; // no event has this sequence number
   if (step->kind == TRACE_FREE || step->kind == GIVEN_UP) {
     uint32_t block = end_block(l, r, step->address);
     l->trace.unknown_frees += block == TRACE_NO_BLOCK;
@@ -319,7 +320,7 @@ trace_t trace_load(const char *program, const char *path) {
   l.file = mmap(NULL, l.trace.file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   if (l.file == MAP_FAILED) fail(&l, "%s", strerror(errno));
   close(fd);
-  read_chunks(&l); // checks everything, and counts
+  read_chunks(&l); // checks and counts everything
   l.trace.steps_mapped = (l.numbers + 2) * sizeof *l.trace.steps;
   l.trace.steps = table(&l, l.numbers + 1, sizeof *l.trace.steps);
   read_chunks(&l);

@@ -1,18 +1,17 @@
-// record.c: libhakmem-record.so, a preload library that writes down what a program asks of
-// its allocator, whichever that is (RTLD_NEXT). README.md has the format and its use.
+// record.c: libhakmem-record.so, a preload library that records a program's calls of its
+// allocator, whichever that is (RTLD_NEXT). README.md describes the format and its use.
 //
 //   HAKTRACE_FILE=FILE LD_PRELOAD=libhakmem-record.so[:libother.so] PROGRAM
 //
-// Each thread writes into a chunk of its own, a shared mapping of the file: no lock and no
-// system call per event, and nothing to save when the process ends, however it ends. What
-// threads share is one counter: every event takes a number from it, an allocation after the
-// block was had, a free before it is given away. So events of one address are numbered in
-// the order in which they happened, and the reader can tell which block a free means.
+// Each thread writes into its own chunk, a shared mapping of the file. So an event needs no lock
+// and no system call, and nothing has to be saved when the process ends, however it ends. Threads
+// share one counter: every event takes a number from it, an allocation after the allocator has
+// returned the block, a free before the block is passed to it. So events of one address are
+// numbered in the order in which they happened, and the reader can tell which block a free means.
 //
-// Nothing here allocates, except that the next allocator may be asked by the C library on
-// our behalf. A thread is `busy` from before the next allocator is called until after the
-// event is written: what that allocator, or a signal handler meanwhile, allocates passes
-// through unrecorded.
+// Nothing here allocates, except that the C library may call the next allocator on our behalf.
+// A thread is `busy` from before the next allocator is called until after the event is written:
+// allocations made meanwhile by that allocator or by a signal handler pass through unrecorded.
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -47,8 +46,8 @@ enum {
   MAX_EVENT = 64,     // bytes of the largest event
   MAX_NOTE = 512,     // bytes of the command line that are kept
   MAX_SEGMENT = 32,   // bytes of the record in front of a thread's events
-  MAX_IDLE = 64,      // partly filled chunks of ended threads that wait for a new thread
-  LEAST_ROOM = 1024,  // in such a chunk
+  MAX_IDLE = 64,      // partly filled chunks of ended threads, kept for new threads
+  LEAST_ROOM = 1024,  // free bytes that such a chunk must have
   EARLY_SIZE = 16384, // for allocations before the next allocator is known
 };
 
@@ -68,9 +67,9 @@ static struct {
   void (*free)(void *);
 } next;
 
-// What dlsym itself allocates. Never taken back; zeroed, as nothing is used twice.
+// Memory for dlsym's own allocations. It is never reused, so it is always zeroed.
 static _Alignas(16) char early[EARLY_SIZE];
-static _Atomic size_t early_used; // relaxed: only hands out disjoint pieces
+static _Atomic size_t early_used; // Relaxed: only hands out disjoint pieces
 
 static void *early_alloc(size_t size) {
   size_t want = size < EARLY_SIZE ? (size + 15) & ~(size_t)15 : EARLY_SIZE;
@@ -81,45 +80,45 @@ static void *early_alloc(size_t size) {
 static bool is_early(const void *p) { return (uintptr_t)p - (uintptr_t)early < EARLY_SIZE; }
 
 static COLD bool resolve(void) {
-  static bool resolving; // at the process's first allocation, when it has one thread
+  static bool resolving; // set at the process's first allocation, while it has one thread
   if (resolving) return false;
   resolving = true;
 #define FIND(name) *(void **)&next.name = dlsym(RTLD_NEXT, #name)
   FIND(malloc), FIND(calloc), FIND(realloc), FIND(reallocarray), FIND(aligned_alloc);
   FIND(memalign), FIND(posix_memalign), FIND(valloc), FIND(pvalloc);
-  FIND(free); // last: what `ready` looks at
+  FIND(free); // last, because `ready` tests it
 #undef FIND
   resolving = false;
   return next.free != NULL;
 }
 
-// False while dlsym is at work: the caller then serves itself from `early`.
+// Returns false while dlsym is running: the caller then uses `early`.
 static inline bool ready(void) { return LIKELY(next.free != NULL) || resolve(); }
 
 // ---------------------------------------------------------------------------
-// What a recording consists of
+// The state of a recording
 
 enum { NEW, STARTING, RUNNING, OFF };
 static _Atomic uint32_t phase; // NEW → STARTING → RUNNING → OFF; orders what `start` wrote
 
-// In a mapping that is zero again in a forked child, however it was forked: `on` is then
-// 0 while phase says RUNNING, and a lock held by a thread that is no more is free.
+// Lies in a mapping that is zero again in a forked child, however it was forked. There `on` is 0
+// while `phase` is RUNNING, and a lock that a vanished thread held is free.
 typedef struct {
   _Atomic uint32_t on;   // 1: record. Relaxed; a stale value costs or adds an event
-  _Atomic uint32_t lock; // spin lock of what follows
+  _Atomic uint32_t lock; // spin lock that protects the fields that follow
   uint32_t idle_count;   // chunks of ended threads
   unsigned char *idle[MAX_IDLE];
-  uint64_t chunks;          // of the file
-  _Atomic uint32_t threads; // numbers given so far; relaxed, only their uniqueness counts
-  // Numbers given to events. An atomic increment per event; as it is sequentially
-  // consistent, an event that happens after another has the greater number.
+  uint64_t chunks;          // number of chunks in the file
+  _Atomic uint32_t threads; // thread numbers given so far. Relaxed: they only need to be unique
+  // The last number given to an event. Each event increments it atomically. The increment is
+  // sequentially consistent, so an event that happens after another has the greater number.
   _Alignas(64) _Atomic uint64_t sequence;
 } state_t;
 
-static state_t off_state; // until there is a mapping; stays zero
+static state_t off_state; // used until the mapping exists; stays zero
 static state_t *state = &off_state;
 static char pattern[PATH_MAX]; // HAKTRACE_FILE as an absolute path
-static char path[PATH_MAX];    // with %p replaced
+static char path[PATH_MAX];    // the pattern with %p replaced
 static uint64_t chunk_limit;   // HAKTRACE_LIMIT, in chunks
 static dev_t file_device;
 static ino_t file_number;
@@ -128,11 +127,11 @@ static uint64_t start_ns, start_seconds;
 
 static __thread struct {
   volatile bool busy;   // also read by a signal handler of this thread
-  bool ending;          // the destructors of the thread's keys are running or have run
+  bool ending;          // the destructors of the thread's keys run or have run
   uint32_t thread;      // number + 1, 0: none yet
   unsigned char *chunk; // NULL: none
   unsigned char *at, *end;
-  uint64_t sequence, address; // of the last event in the chunk
+  uint64_t sequence, address; // those of the last event in the chunk
 } me __attribute__((tls_model("initial-exec")));
 
 static uint64_t nanoseconds(clockid_t clock) {
@@ -141,7 +140,7 @@ static uint64_t nanoseconds(clockid_t clock) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// Ends the recording for good; only the first reason is told.
+// Ends the recording for good; only the first reason is printed.
 static COLD void stop(const char *why) {
   bool first = atomic_exchange(&phase, OFF) != OFF;
   atomic_store(&state->on, 0);
@@ -158,18 +157,18 @@ static void lock(void) {
 static void unlock(void) { atomic_store_explicit(&state->lock, 0, memory_order_release); }
 
 // ---------------------------------------------------------------------------
-// Chunks. System calls by number: the C library's functions are cancellation points, and a
-// program may have replaced them. The file is opened anew each time: a program may close
-// all descriptors, and no descriptor is taken from it.
+// Chunks. System calls are made by number: the C library's functions are cancellation points, and
+// a program may have replaced them. The file is opened anew each time, because a program may close
+// all descriptors; so the recorder also takes no descriptor from the program.
 
-// Writes the chunk's header and zeros first, so that a full disk is an error here
+// Writes the chunk's header and zeros before it is mapped, so that a full disk is an error here
 // rather than a SIGBUS later. Called with the lock held.
 static const char *extend(int fd, off_t offset) {
   static const unsigned char zeros[TRACE_CHUNK - TRACE_HEADER];
   struct stat at;
   if (syscall(SYS_newfstatat, fd, "", &at, AT_EMPTY_PATH) != 0) return strerrordesc_np(errno);
   if (at.st_dev != file_device || at.st_ino != file_number) return "the file was replaced";
-  struct rlimit limit; // beyond it the kernel would send SIGXFSZ
+  struct rlimit limit; // the kernel would send SIGXFSZ for a write beyond it
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < (rlim_t)offset + TRACE_CHUNK)
     return strerrordesc_np(EFBIG);
   trace_header_t header = {.magic = TRACE_MAGIC,
@@ -212,11 +211,11 @@ static unsigned char *put(unsigned char *at, uint64_t v) {
 static void publish(unsigned char *at) {
   me.at = at;
   trace_header_t *header = (trace_header_t *)me.chunk;
-  // Pairs with nothing in this process: whoever reads the file finds whole records.
+  // Release: pairs with nothing in this process; a reader of the file finds complete records.
   __atomic_store_n(&header->used, (uint32_t)(at - me.chunk) - TRACE_HEADER, __ATOMIC_RELEASE);
 }
 
-// This thread's events from here on, the first of which follows number `sequence`.
+// Begins a segment for this thread's next events; the first has a number above `sequence`.
 static void begin_segment(unsigned char *at, uint64_t sequence) {
   *at++ = TRACE_SEGMENT;
   at = put(at, me.thread - 1);
@@ -226,11 +225,11 @@ static void begin_segment(unsigned char *at, uint64_t sequence) {
   publish(at);
 }
 
-// Makes room for events from number `sequence` on. False: recording has ended.
+// Makes room for events from number `sequence` on. Returns false if recording has ended.
 static COLD bool next_chunk(uint64_t sequence) {
   int saved = errno;
   unsigned char *full = me.chunk, *chunk = NULL;
-  if (full == NULL && !me.ending) pthread_setspecific(key, &me); // to hear of the thread's end
+  if (full == NULL && !me.ending) pthread_setspecific(key, &me); // so that thread_ending runs
   lock();
   if (atomic_load(&state->on) != 0)
     chunk = state->idle_count > 0 ? state->idle[--state->idle_count] : new_chunk();
@@ -253,10 +252,10 @@ static COLD bool next_chunk(uint64_t sequence) {
   return chunk != NULL;
 }
 
-// Leaves the rest of the chunk to a thread yet to come: many short threads share one.
+// Leaves the rest of the chunk to a later thread, so that many short threads share one chunk.
 static COLD void let_chunk_go(void) {
   unsigned char *chunk = me.chunk;
-  // A forked child knows by `on` that the chunk is its parent's.
+  // In a forked child `on` is 0: the chunk is its parent's.
   if (chunk != NULL && atomic_load(&state->on) != 0) {
     int saved = errno;
     lock();
@@ -269,8 +268,8 @@ static COLD void let_chunk_go(void) {
   me.chunk = me.at = me.end = NULL;
 }
 
-// From now on the thread borrows a chunk per event: nothing tells when the last destructor
-// has run, and the C library frees this and that even later.
+// From now on the thread borrows a chunk for each event: nothing tells when the last destructor
+// has run, and the C library frees some memory even later.
 static void thread_ending(void *unused) {
   (void)unused;
   bool was_busy = me.busy;
@@ -308,14 +307,14 @@ static bool read_settings(void) {
   return n > 0 && (size_t)n < sizeof pattern - 32;
 }
 
-// When the process began, whatever program it was then: seconds since 1970; UINT64_MAX: not known.
+// When the process began, before any exec, in seconds since 1970; UINT64_MAX if not known.
 static uint64_t began_seconds(void) {
   char text[1024];
   long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
   long n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof text - 1);
   if (fd >= 0) syscall(SYS_close, fd);
   text[n > 0 ? n : 0] = '\0';
-  const char *at = strrchr(text, ')'); // of the program's name, the second field
+  const char *at = strrchr(text, ')'); // ends the program's name, which is the second field
   for (unsigned field = 2; at != NULL && field < 22; field++) at = strchr(at + 1, ' ');
   if (at == NULL) return UINT64_MAX;
   uint64_t second = 1000000000, tick = second / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -323,17 +322,17 @@ static uint64_t began_seconds(void) {
   return (nanoseconds(CLOCK_REALTIME) - age) / second;
 }
 
-// A file of this very process: what it recorded before it called exec. One that is older is of a
-// process that had its number before.
+// Whether the file is this process's own, recorded before it called exec. An older file belongs to
+// an earlier process that had the same process number.
 static bool is_ours(int fd) {
   trace_header_t header = {0};
   syscall(SYS_pread64, fd, &header, sizeof header, 0L);
   return header.magic == TRACE_MAGIC && header.pid == (uint32_t)syscall(SYS_getpid) &&
-         began_seconds() - 1 <= header.started; // of a second
+         began_seconds() - 1 <= header.started; // 1: both are whole seconds
 }
 
-// Creates `path`; a negative number if another process's file is there. Ours is unlinked
-// rather than emptied: should it be mapped after all, that process must not get SIGBUS.
+// Creates `path`; returns a negative number if another process's file is there. Our own file is
+// unlinked rather than truncated: if a process has it mapped after all, it must not get SIGBUS.
 static int open_new(bool replace) {
   const int how = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
   long fd = syscall(SYS_openat, AT_FDCWD, path, how, 0666);
@@ -345,8 +344,8 @@ static int open_new(bool replace) {
   return (int)syscall(SYS_openat, AT_FDCWD, path, how, 0666);
 }
 
-// With %p every process and every program it becomes has a file of its own. Without, there
-// is one file: of the first process, and of the program that it became last.
+// With %p, every process has its own file, and so has every program that it becomes by exec.
+// Without it there is one file, for the first process and the last program that it became.
 static const char *create_file(void) {
   const char *mark = strstr(pattern, "%p");
   int fd = -1;
@@ -371,7 +370,7 @@ static const char *create_file(void) {
 }
 
 static bool map_state(void) {
-  if (state != &off_state) return true; // in a forked child: zero again
+  if (state != &off_state) return true; // in a forked child; the mapping is zero again
   void *p = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED || madvise(p, sizeof *state, MADV_WIPEONFORK) != 0) return false;
   state = p;
@@ -390,15 +389,15 @@ static void write_note(void) {
   publish(mempcpy(at, text, (size_t)n));
 }
 
-// Called while nothing is recorded: at the first allocation of a process or of a forked
-// child, and for good once recording has ended. True if it records now.
+// Called while nothing is recorded: at the first allocation of a process or of a forked child,
+// and at every call once recording has ended. Returns true if recording is on now.
 static COLD bool start(void) {
   uint32_t was = atomic_load(&phase);
-  if (atomic_load(&state->on) != 0) return true; // another thread was quicker
+  if (atomic_load(&state->on) != 0) return true; // another thread was first
   if (was == STARTING || was == OFF || environ == NULL) return false;
   if (!atomic_compare_exchange_strong(&phase, &was, STARTING)) return false;
   int saved = errno;
-  memset(&me, 0, sizeof me); // of the parent
+  memset(&me, 0, sizeof me); // in a forked child it holds the parent's state
   me.busy = true;
   bool child = was == RUNNING;
   bool wanted = child ? strstr(pattern, "%p") != NULL : read_settings();
@@ -422,7 +421,7 @@ static COLD bool start(void) {
 // ---------------------------------------------------------------------------
 // Events
 
-// True if this call is to be recorded; then leave() must follow.
+// Returns true if this call is to be recorded; the caller must then call leave().
 static inline bool enter(void) {
   if (UNLIKELY(me.busy)) return false;
   if (UNLIKELY(atomic_load_explicit(&state->on, memory_order_relaxed) == 0) && !start())
@@ -461,7 +460,7 @@ static inline bool room(uint64_t sequence) {
   return LIKELY(me.end - me.at >= MAX_EVENT + MAX_SEGMENT) || next_chunk(sequence);
 }
 
-// No allocator hands out what is not a multiple of 8; only a program's mistake is left out.
+// Every allocator returns multiples of 8, so this excludes only a program's mistakes.
 static bool is_block(const void *p) { return p != NULL && ((uintptr_t)p & 7) == 0; }
 
 static void note_alloc(unsigned kind, const void *p, size_t size, size_t alignment) {
@@ -480,7 +479,7 @@ static void note_free(const void *p, uint64_t sequence) {
   publish(put_address(put_kind(me.at, TRACE_FREE, sequence), p));
 }
 
-// Two numbers: `before`, when the old block may have become another thread's, and one now.
+// Two numbers: `before`, after which another thread may own the old block's memory, and one now.
 static void note_realloc(const void *old, const void *p, size_t size, uint64_t before) {
   if (!is_block(old) || !is_block(p)) return;
   uint64_t now = number();
@@ -495,19 +494,19 @@ static void note_realloc(const void *old, const void *p, size_t size, uint64_t b
 // The interface
 
 __attribute__((constructor(101))) static void at_load(void) {
-  if (ready() && enter()) leave(); // a program that never allocates has a file, too
+  if (ready() && enter()) leave(); // so that a program that never allocates has a file too
 }
 
-// How long it took. That of a program that is killed or ends by _exit is of the last chunk begun.
+// Records the run time. A program that is killed or ends by _exit has that of its last chunk.
 __attribute__((destructor(101))) static void at_exit(void) {
-  // A forked child knows by `on` that the chunk is its parent's.
+  // In a forked child `on` is 0: the chunk is its parent's.
   if (me.chunk == NULL || me.busy || atomic_load(&state->on) == 0) return;
   me.busy = true;
   if (me.end - me.at >= MAX_SEGMENT) begin_segment(me.at, me.sequence);
   me.busy = false;
 }
 
-// CALL asks the next allocator; it is recorded as one allocation of `size` bytes.
+// CALL calls the next allocator; it is recorded as one allocation of `size` bytes.
 #define ALLOCATE(kind, size, alignment, CALL) \
   do { \
     if (UNLIKELY(!ready())) return early_alloc(size); \
@@ -523,7 +522,7 @@ __attribute__((destructor(101))) static void at_exit(void) {
 EXPORT void *malloc(size_t size) { ALLOCATE(TRACE_MALLOC, size, 0, next.malloc(size)); }
 
 EXPORT void *calloc(size_t count, size_t size) {
-  ALLOCATE(TRACE_CALLOC, count * size, 0, next.calloc(count, size)); // NULL if that overflows
+  ALLOCATE(TRACE_CALLOC, count * size, 0, next.calloc(count, size)); // NULL on overflow
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size) {

@@ -1,9 +1,9 @@
 // record_new.c: C++'s operators new and delete of libhakmem-record.so.
 //
-// libstdc++'s go through malloc and free and would be recorded without this file. The
-// next allocator's own would not: many preloadable allocators export them. So both become
-// calls of our malloc and free; only when memory is out the next operator new is asked,
-// which knows how to call a new_handler and to throw.
+// libstdc++'s operators call malloc and free, and would be recorded without this file. Many
+// preloadable allocators export operators of their own, which would not be recorded. So both
+// become calls of our malloc and free. The next operator new is called only when memory is out:
+// it knows how to call a new_handler and to throw.
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@ static void *aligned(size_t alignment, size_t size) {
   return posix_memalign(&p, alignment, NOT_EMPTY(size)) == 0 ? p : NULL;
 }
 
-// The mangled names are C++'s: nw, na: new, new[]; dl, da: delete, delete[]; m: size_t.
+// The names are mangled C++ names: nw, na: new, new[]; dl, da: delete, delete[]; m: size_t.
 #define NEW(name, parameters, arguments, OURS) \
   EXPORT void *name parameters { \
     void *p = OURS; \
@@ -38,7 +38,7 @@ NEW(_ZnamSt11align_val_t, (size_t n, size_t a), (n, a), aligned(a, n))
 NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t n, size_t a, void *t), (n, a, t), aligned(a, n))
 NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t n, size_t a, void *t), (n, a, t), aligned(a, n))
 
-// Whatever follows the pointer (a size, an alignment, nothrow) free need not know.
+// free does not need the arguments that follow the pointer (a size, an alignment, nothrow).
 #define DELETE(suffix) \
   EXPORT void _ZdlPv##suffix(void *p) { free(p); } \
   EXPORT void _ZdaPv##suffix(void *p) { free(p); }

@@ -1,14 +1,14 @@
-// replay: does to an allocator what a recorded program did (README.md).
+// replay: repeats a recorded program's calls on an allocator (README.md).
 //
-// Every recorded thread is a thread here and makes its own calls in its own order. A free
-// of another thread's block waits until that thread has allocated it. The trace's events
-// are cut into epochs of --window events; a thread enters an epoch when all threads are
-// done with the last but one, and starts when it would enter its first and those have
-// ended that had ended before. So no thread runs away from the others, no more threads run
-// at once than did, and memory in use stays near what the program had.
+// Every recorded thread is a thread here and makes its own calls in its own order. A free of
+// another thread's block waits until that thread has allocated it. The trace's events are cut
+// into epochs of --window events. A thread enters an epoch when all threads have finished the
+// epoch before the previous one. A thread starts when it may enter its first epoch and the
+// threads that ended before its first event have ended. So no thread runs far ahead of the others,
+// no more threads run at once than in the recorded program, and memory in use stays near its own.
 //
-// All tables are mapped and filled before the measured part. The peak of the process is
-// reset there, and what the tables take is subtracted.
+// All tables are mapped and filled before the measured part. The peak RSS of the process is
+// reset then, and the size of the tables is subtracted.
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -23,7 +23,7 @@
 
 enum { ROUNDS, WINDOW, QUICK, CHECK };
 #define QUICK_EVENTS 200000u
-#define SPINS 300u // before a thread asks the kernel to wait
+#define SPINS 300u // attempts before a thread waits in the kernel
 #define STACK_SIZE 262144u
 
 static bench_arg_t args[] = {
@@ -34,12 +34,12 @@ static bench_arg_t args[] = {
     {0},
 };
 
-// What a thread does, one after the other. Kinds are those of format.h; TRACE_SEGMENT
-// means: enter epoch `size`. A realloc is followed by an op whose size is the old block's.
+// One operation of a thread's sequence. Kinds are those of format.h; TRACE_SEGMENT means: enter
+// epoch `size`. A realloc is followed by an op whose size is the old block's.
 typedef struct {
   uint32_t block;
   uint32_t from;      // realloc: the old block
-  uint64_t size : 48; // free: of the block, for --check
+  uint64_t size : 48; // free: the block's size, for --check
   uint64_t kind : 8;
   uint64_t align : 8;
 } op_t;
@@ -47,32 +47,32 @@ typedef struct {
 typedef struct {
   op_t *ops;
   uint64_t count;
-  uint64_t first, last;                     // numbers of its events
-  uint64_t epoch;                           // while compiling: of its last event, 0: none yet
+  uint64_t first, last;                     // numbers of its first and last event
+  uint64_t epoch;                           // while compiling: its last event's; 0: none yet
   uint64_t live_bytes, peak_bytes, largest; // of the blocks that it allocates
-  pthread_t thread;                         // of all but the first
+  pthread_t thread;                         // not set for the first replayer
   bench_ring_t ring;                        // for the floor
 } __attribute__((aligned(128))) replayer_t;
 
-// Where each block is. Written once per round by the thread that allocates it (release),
-// read by the one that frees it (acquire), which waits while it is NULL.
+// The address of each block. The allocating thread writes it once per round (release). The
+// freeing thread reads it (acquire) and waits while it is NULL.
 static _Atomic(char *) *blocks;
 static uint32_t block_count;
 
 static replayer_t *replayers; // in the order of their first events
 static replayer_t **by_end;   // the same in the order of their last events
 static uint32_t replayer_count;
-static replayer_t survivors; // frees what the program never freed; not measured
+static replayer_t survivors; // frees the blocks that the program never freed; not measured
 
-// By epoch: threads that take part in it, and of those, how many are not done. The last
-// one's decrement releases what all did in it; waiters acquire it.
+// By epoch: how many threads take part in it, and how many of those have not finished it. The last
+// thread's decrement releases what all of them did in the epoch; waiting threads acquire it.
 static uint32_t *epoch_threads;
 static _Atomic uint32_t *epoch_left;
 static uint64_t epochs, window;
 
 static void (*play)(replayer_t *);
 
-static uint64_t live_peak;   // bytes, of the events that are replayed
+static uint64_t live_peak;   // peak of live bytes over the replayed events
 static uint64_t table_bytes; // mapped by this program, all of it resident
 static int statm = -1;
 static _Atomic uint64_t rss_sum, rss_samples, rss_most; // in OS pages; only statistics
@@ -119,8 +119,8 @@ static void sample_rss(void) {
   while (pages > most && !atomic_compare_exchange_weak(&rss_most, &most, pages)) continue;
 }
 
-// Epochs count from 1. Two before the last are waited for: with only one, a thread that
-// skips epochs could leave a straggler further behind.
+// Epochs count from 1. The thread waits for the two epochs before the previous one: if it waited
+// for only one, a thread that skips epochs could leave a straggler further behind.
 static void wait_to_enter(uint64_t epoch) {
   if (epoch > 3) wait_for(&epoch_left[epoch - 3]);
   if (epoch > 2) wait_for(&epoch_left[epoch - 2]);
@@ -135,7 +135,7 @@ static BENCH_NOINLINE void change_epoch(uint64_t from, uint64_t to) {
 }
 
 // ---------------------------------------------------------------------------
-// --check: every byte of a block depends on the block and the byte's place
+// --check: every byte of a block depends on the block and the byte's offset
 
 static uint64_t pattern(uint32_t block, size_t offset) {
   return (block + 1) * 0x9e3779b97f4a7c15u + offset;
@@ -184,8 +184,8 @@ static BENCH_INLINE char *get(uint32_t block) {
   return __builtin_expect(p != NULL, 1) ? p : wait_for_block(block);
 }
 
-// A program uses what it asked for: it writes each OS page from byte `from` on, and the
-// last byte; of calloc's it reads them.
+// Uses the block as a program would: writes a byte of each OS page from byte `from` on, and the
+// last byte; reads them instead in a block from calloc.
 static BENCH_INLINE void touch(char *p, size_t from, size_t size, bool write) {
   if (from >= size) return;
   for (size_t i = from; i < size; i += BENCH_OS_PAGE) {
@@ -211,7 +211,7 @@ static BENCH_INLINE char *resize(bench_ring_t *ring, bool check, const op_t *op,
   char *old = get(op->from);
   if (check) verify(old, had, op->from);
   if (ring != NULL) return bench_alloc(ring, op->size);
-  // Not to 0, which would be a free: here the program got a block.
+  // Not to size 0, which would be a free: in the recording realloc returned a block.
   char *p = realloc(old, op->size != 0 ? op->size : 1);
   if (__builtin_expect(p == NULL, 0)) bench_die("replay: out of memory");
   if (check) verify(p, had < op->size ? had : op->size, op->from);
@@ -260,9 +260,9 @@ static BENCH_NOINLINE void play_floor(replayer_t *r) {
 }
 
 // ---------------------------------------------------------------------------
-// Threads. Main is the program's first thread, so that allocators which treat it specially
-// do; a process with one thread has none besides it. Others are started by a thread that
-// does nothing else.
+// Threads. The main thread replays the program's first thread, so that allocators that treat the
+// main thread specially do so here. A trace of one thread is replayed without further threads.
+// One thread that does nothing else starts the others.
 
 static void start_thread(pthread_t *thread, void *(*function)(void *), void *argument) {
   pthread_attr_t attributes;
@@ -278,7 +278,7 @@ static void *run_thread(void *r) {
   return NULL;
 }
 
-// Waits for the end of those, from by_end[at] on, whose last event is before this one.
+// Joins the threads, from by_end[at] on, whose last event is before `event`.
 static uint32_t join_before(uint64_t event, uint32_t at) {
   for (; at < replayer_count && by_end[at]->last < event; at++)
     if (by_end[at] != replayers) pthread_join(by_end[at]->thread, NULL);
@@ -320,10 +320,10 @@ static bench_run_t run_rounds(uint64_t events) {
 }
 
 // ---------------------------------------------------------------------------
-// From a trace to what each thread does
+// Compiles a trace into the operations of each thread
 
 typedef struct {
-  uint32_t *place;  // by recorded thread: its replayer + 1
+  uint32_t *place;  // by recorded thread: number of its replayer + 1
   uint32_t *owners; // by block: the replayer that allocated it
   uint8_t *ended;   // by block
   uint64_t live_bytes;
@@ -370,7 +370,7 @@ static void compile_step(compiler_t *c, const trace_t *t, uint64_t number) {
   } else {
     make_block(c, r, s->block, s->size);
   }
-  // Of a block from before the recording: as good as malloc.
+  // A realloc of a block from before the recording is replayed as malloc.
   if (s->kind == TRACE_REALLOC && s->from == TRACE_NO_BLOCK) op.kind = TRACE_MALLOC;
   emit(c, r, op);
   if (op.kind == TRACE_REALLOC) {
@@ -379,7 +379,7 @@ static void compile_step(compiler_t *c, const trace_t *t, uint64_t number) {
   }
 }
 
-// Blocks that are never freed, in the order of their allocation.
+// Emits frees of the blocks that are never freed, in the order of their allocation.
 static void compile_survivors(const compiler_t *c, const trace_t *t) {
   survivors.count = 0;
   for (uint32_t block = 0; block < block_count; block++)
@@ -445,7 +445,7 @@ static void refuse_too_much(const bench_t *b, const trace_t *t) {
   exit(1);
 }
 
-// VmHWM from now on; false where the kernel does not let us.
+// Resets VmHWM, so that it is the peak from now on; false if the kernel does not allow that.
 static bool reset_peak(void) {
   int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
   bool done = fd >= 0 && write(fd, "5", 1) == 1;

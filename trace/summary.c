@@ -1,4 +1,4 @@
-// trace_summary FILE [--json]: what is in a trace. `hakmem trace FILE` runs it.
+// trace_summary FILE [--json]: summarises a trace. `hakmem trace FILE` runs it.
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #define RANGES 4
 #define LIFETIMES 6
 
-// The size ranges: up to how many bytes (docs/glossary.md).
+// The size ranges and the largest size of each (docs/glossary.md).
 static const struct {
   const char *key, *title;
   uint64_t most;
@@ -21,7 +21,7 @@ static const struct {
                     {"l25", "L2.5, to 1 MiB", 1048576},
                     {"huge", "huge, above", UINT64_MAX}};
 
-// A block's age when it is freed, in events of the whole program after its allocation.
+// Classes of a block's age when it is freed, in events of the whole program since its allocation.
 static const struct {
   const char *key, *title;
   uint64_t most;
@@ -38,13 +38,13 @@ static const char *const kinds[] = {[TRACE_MALLOC] = "malloc",
 typedef struct {
   uint64_t kinds[TRACE_FREE + 1];
   uint64_t range_blocks[RANGES], range_bytes[RANGES];
-  uint64_t buckets[49];   // by the number of bits of size - 1: 2^i is the most of bucket i
+  uint64_t buckets[49];   // by the number of bits of size - 1: 2^i is bucket i's largest size
   uint64_t allocated;     // bytes, in all
-  uint64_t ended, remote; // blocks freed or resized; of those by another thread
+  uint64_t ended, remote; // blocks freed or resized; those of them by another thread
   uint64_t lifetimes[LIFETIMES];
 } summary_t;
 
-// What the summary needs to know of a block when it ends.
+// What the summary needs to know about a block when it is freed or resized.
 typedef struct {
   uint64_t born;
   uint32_t thread;
@@ -101,7 +101,7 @@ static void print_string(const char *text) {
   putchar('"');
   for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
     if (*c == '"' || *c == '\\') printf("\\%c", *c);
-    else if (*c < ' ' || *c > '~') printf("\\u%04x", *c); // bytes, as if they were Latin-1
+    else if (*c < ' ' || *c > '~') printf("\\u%04x", *c); // each byte, as if it were Latin-1
     else putchar(*c);
   }
   putchar('"');
@@ -144,7 +144,7 @@ static void print_json(const trace_t *t, const summary_t *s) {
 // Text
 
 static const char *grouped(uint64_t value) {
-  static char texts[4][32]; // for four in one printf
+  static char texts[4][32]; // so that one printf can have four
   static unsigned turn;
   char *at = texts[turn++ % 4] + 31;
   *at = '\0';
@@ -165,8 +165,8 @@ static void print_sizes(const trace_t *t, const summary_t *s) {
   unsigned bucket = 0;
   for (unsigned i = 0; i < RANGES; i++) {
     line(ranges[i].title, s->range_blocks[i], t->blocks);
-    // 1,280 and 56 KiB are no powers of two: those buckets are shown with the range of their larger
-    // sizes.
+    // 1,280 and 56 KiB are not powers of two: their buckets are shown with the range of the
+    // buckets' larger sizes.
     for (; bucket < 49 && (i == RANGES - 1 || (uint64_t)1 << bucket <= ranges[i].most); bucket++)
       if (s->buckets[bucket] != 0)
         printf("    to %-19s%16s %7.2f %%\n", grouped((uint64_t)1 << bucket),

@@ -1,15 +1,14 @@
-// bench_latency: how long single calls of malloc and free take, and the rare slow ones
-// above all.
+// bench_latency: how long single calls of malloc and free take, above all the rare slow ones.
 //
-// THREADS threads each replace random ones of WORKINGSET blocks of MIN to MAX bytes (every
-// power of two as likely), OPS calls in all; each call is timed by itself and counted in a
-// histogram with 32 buckets per power of two, so a value is off by at most 1.6 %.
-// Histograms are in place before; the block is written outside of the timed part.
-// Values include the cost of reading the clock, which timer_ns states (median of pairs of
-// readings with nothing between them). That is the time stamp counter on x86-64, the
+// THREADS threads each replace random blocks of a set of WORKINGSET blocks of MIN to MAX bytes
+// (every power of two is equally likely), with OPS calls in all. Each call is timed by itself
+// and counted in a histogram with 32 buckets per power of two, so a value is off by at most
+// 1.6 %. The histograms are populated beforehand; blocks are written outside the timed part.
+// Values include the cost of reading the clock, which timer_ns reports (median of pairs of
+// readings with nothing between them). The clock is the time stamp counter on x86-64 and the
 // virtual counter on AArch64 (often in steps of tens of nanoseconds: timer_step_ns), both
-// calibrated by CLOCK_MONOTONIC; elsewhere CLOCK_MONOTONIC. The maximum holds whatever
-// interrupted the thread, too, with more threads than CPUs whole time slices.
+// calibrated by CLOCK_MONOTONIC; elsewhere it is CLOCK_MONOTONIC. The maximum also includes
+// anything that interrupted the thread; with more threads than CPUs, whole time slices.
 
 #include "cases.h"
 
@@ -27,7 +26,7 @@ static bench_arg_t args[] = {
 };
 
 // ---------------------------------------------------------------------------
-// Clock, in ticks. What is timed cannot move out from between the two readings.
+// Clock, in ticks. The timed code cannot be moved out from between the two readings.
 
 #if defined(__x86_64__)
 static BENCH_INLINE uint64_t ticks_before(void) {
@@ -60,7 +59,7 @@ static double ns_per_tick(void) {
 }
 
 // ---------------------------------------------------------------------------
-// Histogram: below SUB one bucket per value, then SUB buckets per power of two.
+// Histogram: one bucket per value below SUB, then SUB buckets per power of two.
 
 typedef struct histogram {
   uint64_t counts[BUCKETS];
@@ -102,7 +101,7 @@ typedef struct actor {
   bench_rng_t rng;
   void **blocks;
   uint64_t replacements;
-  uint64_t ns; // that these took, with everything around them
+  uint64_t ns; // time of these calls with everything around them
   histogram_t mallocs, frees;
 } __attribute__((aligned(128))) actor_t;
 
@@ -142,7 +141,7 @@ static void *act(void *arg) {
   return NULL;
 }
 
-// Of the clock itself.
+// Measures the clock itself.
 static void time_nothing(histogram_t *h, uint64_t *step) {
   *step = UINT64_MAX;
   for (unsigned i = 0; i < PAIRS; i++) {

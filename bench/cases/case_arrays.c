@@ -1,9 +1,9 @@
 // case_arrays: a program that computes on whole arrays. Each array is new memory that is
 // written from one end to the other, read once, and freed a little later.
 //
-// COUNT arrays of random sizes from MIN_MIB to MAX_MIB follow each other, LIVE at a time; a
-// random one gives way to the next. With --sparse N every N-th is used sparsely: of 64 KiB
-// only the first OS page is written, and huge pages for it are wasted. An op is an array.
+// COUNT arrays of random sizes from MIN_MIB to MAX_MIB follow each other, LIVE at a time; each
+// new one replaces a random old one. With --sparse N every N-th array is used sparsely: only
+// the first OS page of each 64 KiB is written, so huge pages are wasted. An op is an array.
 
 #include "cases.h"
 

@@ -1,9 +1,9 @@
-// case_buffers: a server's buffers. Each is as large as the largest message, and most messages
-// are short: what lies behind them is never touched and should not be resident.
+// case_buffers: a server's buffers. Each is as large as the largest message, but most messages
+// are short: the memory behind them is never touched and should not be resident.
 //
-// COUNT buffers of KIB; of each the first USED_KIB are written. Then ROUNDS times a random one
-// is freed and another takes its place. With USED_KIB = KIB they are used in full. Resident
-// memory is read at the end, with all buffers live. An op is a buffer.
+// Allocates COUNT buffers of KIB and writes the first USED_KIB of each. Then, ROUNDS times,
+// frees a random one and allocates another in its place. With USED_KIB = KIB the buffers are
+// used in full. Resident memory is read at the end, with all buffers live. An op is a buffer.
 
 #include "cases.h"
 

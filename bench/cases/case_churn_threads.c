@@ -1,9 +1,9 @@
-// case_churn_threads: a thread per request. Each is short, allocates, and leaves some of
-// its blocks (a result, a cache entry) to be freed by the next.
+// case_churn_threads: a thread per request. Each thread is short-lived, allocates, and leaves
+// some of its blocks (a result, a cache entry) to be freed by the next.
 //
-// THREADS threads live, AT_ONCE at a time and then all new ones. Each frees what the one
-// before it left, allocates BLOCKS, frees them but every KEEPth, and ends. Resident memory
-// after the first eighth of the threads and at the end: it must not grow.
+// THREADS threads run in all, AT_ONCE at a time, which are then all replaced. Each frees what
+// its predecessor left, allocates BLOCKS, frees all but every KEEPth, and ends. Resident memory
+// is read after the first eighth of the threads and at the end: it must not grow.
 
 #include "cases.h"
 

@@ -1,11 +1,11 @@
-// case_cold: a command that starts, does a little and ends; a million times a day. What do
+// case_cold: a command that starts, does a little and ends, a million times a day. How much do
 // the first allocations of a process cost?
 //
-// PROCESSES times the program executes itself. The child allocates COUNT blocks of mixed
-// sizes, frees them, and sends its times to the parent. All figures are medians over
-// the processes: ns_per_op that of the child's mallocs and frees, start_ns from the call
-// of posix_spawn to main, which includes what the allocator does before main, and cold_ns
-// from there to the last free.
+// The program executes itself PROCESSES times. The child allocates COUNT blocks of mixed
+// sizes, frees them, and sends its times to the parent. All figures are medians over the
+// processes: ns_per_op is the time of the child's mallocs and frees, start_ns the time from
+// the call of posix_spawn to main, which includes what the allocator does before main, and
+// cold_ns the time from there to the last free.
 
 #include <spawn.h>
 #include <sys/wait.h>

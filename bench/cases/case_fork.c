@@ -1,11 +1,11 @@
 // case_fork: a server with a large heap that forks a child per task (a snapshot, a worker).
-// What does a child have to copy?
+// How much memory does a child have to copy?
 //
-// The parent allocates MIB of blocks of 16 to 1039 bytes and frees a random half of them,
-// so that there are holes everywhere, and replaces one in ten of what is left, as it works
-// on. Then it forks CHILDREN, AT_ONCE at a time. Each child replaces BLOCKS random blocks of the parent's by new ones, reads its private dirty
-// memory (its copies of the parent's pages, and what it added) and ends. dirty_kib is the
-// median of the children; fresh_dirty_kib the same before a child's first malloc.
+// The parent allocates MIB of blocks of 16 to 1039 bytes, frees a random half of them, which
+// leaves holes everywhere, and replaces one in ten of the rest, as if it worked on. Then it forks
+// CHILDREN, AT_ONCE at a time. Each child replaces BLOCKS random blocks of the parent's by new
+// ones, reads its private dirty memory (copied parent pages and what it added) and ends. dirty_kib
+// is the median of the children; fresh_dirty_kib is the same before a child's first malloc.
 
 #include <sys/wait.h>
 
@@ -23,7 +23,7 @@ static bench_arg_t args[] = {
     {0},
 };
 
-// In memory that is shared with the children; each writes its own.
+// Lies in memory that is shared with the children; each child writes its own entry.
 typedef struct result {
   uint64_t fresh_kib, dirty_kib;
   uint64_t ops;

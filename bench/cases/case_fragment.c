@@ -1,11 +1,10 @@
-// case_fragment: a long run whose sizes change. From each phase some blocks survive, and
-// what the next phase needs does not fit between them.
+// case_fragment: a long run whose sizes change. Some blocks survive each phase, and the
+// blocks of the next phase do not fit between them.
 //
-// In each phase LIVE_KIB of blocks of that phase's sizes are allocated, STEPS times a
-// random one is replaced, then all but KEEP percent are freed, and half of the survivors
-// of earlier phases die. Sizes go through 16 to 64 bytes, 64 to 512, 512 to 4096, 4 to
-// 32 KiB and all of these mixed. Resident memory is read at the end of each phase, when
-// full and after the frees.
+// Each phase allocates LIVE_KIB of blocks of its sizes, replaces a random one STEPS times,
+// frees all but KEEP percent, and frees half of the survivors of earlier phases. The phases
+// use 16 to 64 bytes, 64 to 512, 512 to 4096, 4 to 32 KiB, and all of these mixed. Resident
+// memory is read at the end of each phase, when it is full and after the frees.
 
 #include "cases.h"
 
@@ -90,7 +89,7 @@ static void *map_lazily(size_t size) {
   return p;
 }
 
-// Keys of all phases; the names are in place until the end.
+// Returns the keys of all phases; the names remain valid until the end.
 static const bench_value_t *values(const phase_t *phases, uint64_t count, uint64_t base) {
   static char names[MAX_PHASES][2][32];
   static bench_value_t list[2 * MAX_PHASES + 8];
@@ -120,7 +119,7 @@ int main(int argc, char **argv) {
   bench_parse(&b, argc, argv);
   const uint64_t count = args[PHASES].value;
   rng = bench_rng(args[SEED].value, 0);
-  // Populated, so that readings differ by the allocator's memory only.
+  // Populated, so that readings differ only by the allocator's memory.
   blocks = bench_map(((args[LIVE_KIB].value << 10) / 16 + 1) * sizeof *blocks);
   survivors = map_lazily(SURVIVORS * sizeof *survivors);
   static phase_t phases[MAX_PHASES];

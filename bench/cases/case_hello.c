@@ -1,5 +1,5 @@
-// case_hello: the least program there is, as hundreds of them run on every machine. What
-// the allocator costs a process that hardly uses it is its memory at the end.
+// case_hello: a minimal program, as hundreds of them run on every machine. The allocator's
+// cost to a process that hardly uses it is its memory at the end.
 //
 //   case_hello [BLOCKS]
 //

@@ -1,10 +1,9 @@
-// case_idle: a program had its peak, freed everything, and now has nothing to do. How
-// much memory does it still hold?
+// case_idle: a program has passed its peak, has freed everything, and now has nothing to do.
+// How much memory does it still hold?
 //
-// THREADS threads together allocate MIB and free it (with --keep all but so many percent,
-// random ones), then all sleep; nothing calls malloc
-// or free any more. Resident memory is read at the peak, right after the frees and 0.5,
-// 1, 2 and 3 seconds later.
+// THREADS threads together allocate MIB and free it (with --keep, all but that percentage of
+// randomly chosen blocks). Then all sleep, and nothing calls malloc or free any more. Resident
+// memory is read at the peak, right after the frees and 0.5, 1, 2 and 3 seconds later.
 
 #include "cases.h"
 
@@ -29,7 +28,7 @@ typedef struct actor {
   bench_rng_t rng;
 } __attribute__((aligned(128))) actor_t;
 
-// All threads and main: allocated, go on, freed, end.
+// For all threads and main. Its rounds are: allocated, go on, freed, end.
 static pthread_barrier_t barrier;
 
 static void *act(void *arg) {
@@ -73,7 +72,7 @@ int main(int argc, char **argv) {
   }
   pthread_barrier_init(&barrier, NULL, (unsigned)threads + 1);
   pthread_t *ids = bench_map(threads * sizeof *ids);
-  const uint64_t base = case_rss_kib(); // with the tables
+  const uint64_t base = case_rss_kib(); // includes the tables
   bench_run_t run = {0};
   uint64_t start = bench_now_ns();
   for (uint64_t i = 0; i < threads; i++) ids[i] = start_thread(act, &actors[i]);
@@ -101,7 +100,7 @@ int main(int argc, char **argv) {
     run.ops += 2 * actors[i].count - actors[i].kept;
     kept += actors[i].kept_bytes;
   }
-  // Less the program's own tables, which stay.
+  // Subtracts the program's own tables, which stay resident.
 #define KIB(value) ((value) > base ? (double)((value) - base) : 0.0)
   bench_report_extra(&b, run, (bench_run_t){0}, bench_peak_rss_kib(),
                      (bench_value_t[]){{"base_rss_kib", (double)base},

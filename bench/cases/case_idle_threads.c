@@ -1,10 +1,10 @@
-// case_idle_threads: a pool of many threads, each of which did a little and now waits.
-// What does one of them hold?
+// case_idle_threads: a pool of many threads, each of which has done a little and now waits.
+// How much memory does each thread hold?
 //
 // THREADS threads allocate BLOCKS blocks of MIN to MAX bytes each, free every other one,
-// and sleep. Resident memory a tenth of a second later, less that before the threads, by
-// their number: blocks, what the allocator keeps for a thread, and the stack's pages,
-// which are the same under all allocators.
+// and sleep. The figure is resident memory a tenth of a second later, less that before the
+// threads were started, divided by their number: blocks, what the allocator keeps for a
+// thread, and the stack's pages, which are the same under all allocators.
 
 #include "cases.h"
 
@@ -26,7 +26,7 @@ typedef struct actor {
   uint64_t live; // bytes
 } actor_t;
 
-// All threads and main: asleep, and woken up again.
+// For all threads and main. Its rounds are: asleep, and woken up again.
 static pthread_barrier_t barrier;
 
 static void *act(void *arg) {

@@ -1,10 +1,10 @@
-// case_producer: some threads only allocate, one thread only frees, and the blocks alive
-// are bounded: readers of requests and one writer, a logger, a pipeline.
+// case_producer: some threads only allocate, one thread only frees, and the number of live
+// blocks is bounded: readers of requests and one writer, a logger, a pipeline.
 //
-// PRODUCERS threads allocate BLOCKS blocks together and hand them over in batches by one
-// queue that holds LIVE_KIB. The consumer frees the oldest batch, but leaves three
-// quarters of the queue full until the producers are done, so that what lives does not
-// depend on who is faster. The main thread reads resident memory every 5 ms;
+// PRODUCERS threads together allocate BLOCKS blocks and hand them over in batches through one
+// queue that holds LIVE_KIB. The consumer frees the oldest batch, but leaves three quarters of
+// the queue full until the producers are done, so that the live memory does not depend on
+// which side is faster. The main thread reads resident memory every 5 ms;
 // steady_rss_kib is the median of the second half of these readings.
 
 #include "cases.h"
@@ -27,7 +27,7 @@ typedef struct batch {
   uint64_t count;
 } batch_t;
 
-// Of the queue; all under the lock.
+// The queue's state, all protected by the lock.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t not_full = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t enough = PTHREAD_COND_INITIALIZER;
@@ -84,7 +84,7 @@ static void *consume(void *arg) {
   return NULL;
 }
 
-// Reads resident memory until the producers are done; the number of readings.
+// Reads resident memory until the producers are done; returns the number of readings.
 static uint64_t watch(uint64_t *readings) {
   uint64_t count = 0;
   pthread_mutex_lock(&lock);

@@ -1,11 +1,11 @@
-// case_realloc: vectors that grow by small steps to something large, strings that are
-// appended to, and then all of it shrinks.
+// case_realloc: vectors that grow in small steps to a large size, strings that are appended
+// to, and then all of them shrink.
 //
-// VECTORS vectors grow in turn, by 1/16 of their size and 64 bytes each time, to
-// LARGEST_KIB; then they shrink to a 64th in six steps, and at last are freed. Between that,
-// STRINGS strings get APPENDS pieces of 1 to 32 bytes, each time to the exact length, as a
+// VECTORS vectors grow in turn to LARGEST_KIB, by 1/16 of their size plus 64 bytes each time;
+// then they shrink to a 64th in six steps, and are freed at the end. In between, STRINGS
+// strings get APPENDS pieces of 1 to 32 bytes, each time reallocated to the exact length, as a
 // naive append does. An op is a call of realloc or free. Only new memory is written, and the
-// content is looked at after each step.
+// content is checked after each step.
 
 #include "cases.h"
 
@@ -30,7 +30,7 @@ static uint64_t ops;
 
 static unsigned char content(size_t at) { return (unsigned char)(at * 2654435761u >> 13); }
 
-// First, middle and last byte.
+// Checks the first, middle and last byte.
 static void check(const buffer_t *b, size_t size) {
   if (size == 0) return;
   if (b->bytes[0] != content(0) || b->bytes[size / 2] != content(size / 2) ||
@@ -38,7 +38,7 @@ static void check(const buffer_t *b, size_t size) {
     bench_wrong("the content after realloc");
 }
 
-// All that is new gets written.
+// Resizes the buffer and writes all of its new part.
 static void resize(buffer_t *b, size_t size) {
   unsigned char *bytes = realloc(b->bytes, size);
   if (bytes == NULL) bench_die("realloc");

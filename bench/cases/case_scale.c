@@ -1,9 +1,9 @@
 // case_scale: one loop at any length and any amount of live memory. Figures of a short run
 // on a small heap say little about a long one on a large heap.
 //
-// Fills LIVE_KIB with blocks of MIN to MAX bytes, then replaces random ones: OPS calls of
-// malloc and free, which are what ns_per_op is of. fill_ns_per_op is the first filling's,
-// with its page faults.
+// Fills LIVE_KIB with blocks of MIN to MAX bytes, then replaces random ones in OPS calls of
+// malloc and free; ns_per_op is the time of these calls. fill_ns_per_op is that of the first
+// filling, including its page faults.
 
 #include "cases.h"
 

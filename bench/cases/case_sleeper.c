@@ -1,8 +1,8 @@
 // case_sleeper: the main thread sets up what the others work on, and then waits for them.
 //
-// It allocates MIB of blocks and sleeps; a second thread frees them all in random order, waits
-// SLEEP_MS, and allocates as much itself. Resident memory is read when all is set up, freed, after the
-// wait, and when the second thread has as much: again_rss_kib is what it takes to have it once.
+// It allocates MIB of blocks and sleeps. A second thread frees them all in random order, waits
+// SLEEP_MS, and allocates as much itself. Resident memory is read after the setup, the frees, the
+// wait and the second allocation: again_rss_kib is what it takes to hold that memory once.
 
 #include "cases.h"
 
@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
   bench_run_t run = {.ops = 2 * count, .ns = worked_ns};
   const uint64_t peak = bench_peak_rss_kib();
   release();
-  // Less what the program had before, part of the table among it.
+  // Subtracts what the program had before, which includes part of the table.
 #define KIB(value) ((value) > base ? (double)((value) - base) : 0.0)
   bench_report_extra(&b, run, (bench_run_t){0}, peak,
                      (bench_value_t[]){{"base_rss_kib", (double)base},

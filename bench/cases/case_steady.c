@@ -1,11 +1,11 @@
-// case_steady: a long steady run, as of a cache or a database. The memory that counts is
-// not the peak's but what is held over time.
+// case_steady: a long steady run, as of a cache or a database. What matters is not the peak
+// but the memory held over time.
 //
-// One thread replaces random blocks of 16 to 65536 bytes, with as many bytes in blocks of
-// each power of two as of any other; OPS calls in all. Another thread reads resident
-// memory every 10 ms. rss_integral_kib_s is the sum over time, mean_rss_kib that by time,
-// rss_per_live its second half's by what lived at the end; drift is the last eighth's mean
-// by that of the third eighth.
+// One thread replaces random blocks of 16 to 65536 bytes, with equally many bytes in blocks
+// of each power of two; OPS calls in all. Another thread reads resident memory every 10 ms.
+// rss_integral_kib_s is the integral over time, mean_rss_kib is that divided by the time,
+// rss_per_live is the mean of the second half divided by the bytes live at the end, and drift
+// is the mean of the last eighth divided by that of the third eighth.
 
 #include "cases.h"
 
@@ -39,7 +39,7 @@ static void *watch(void *arg) {
   return NULL;
 }
 
-// KiB times seconds from one reading to another, by the trapezoidal rule.
+// The integral, KiB times seconds, from one reading to another by the trapezoidal rule.
 static double integral(const watch_t *w, uint64_t from, uint64_t to, double base) {
   double sum = 0;
   for (uint64_t i = from; i + 1 < to; i++)
@@ -53,7 +53,7 @@ static double mean(const watch_t *w, uint64_t from, uint64_t to, double base) {
   return integral(w, from, to, base) / ((double)(w->ns[to - 1] - w->ns[from]) / 1e9);
 }
 
-// Quantiles of a power law with exponent -2, so that every power of two has equal bytes.
+// Quantiles of a power law with exponent -2, so that every power of two has equally many bytes.
 static double fill_sizes(uint32_t *sizes) {
   double sum = 0;
   for (unsigned i = 0; i < SIZES; i++) {
@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
   const double mean_size = fill_sizes(sizes);
   const uint64_t slots = (uint64_t)((double)(args[LIVE_KIB].value << 10) / mean_size);
   void **blocks = bench_map(slots * sizeof *blocks);
-  // Not populated: that would be 12 MiB; its pages belong to the base as they come.
+  // Not populated, which would take 12 MiB; pages that are touched belong to the base.
   static watch_t w;
   bench_rng_t rng = bench_rng(args[SEED].value, 0);
   uint64_t live = 0;

@@ -1,5 +1,5 @@
-// cases.h: what the programs of this folder share beyond ../standard/standard.h (marks,
-// teams of threads): resident memory, read without a call of malloc, and waiting.
+// cases.h: code that the programs of this folder share in addition to ../standard/standard.h
+// (marks, teams of threads): reading resident memory without a call of malloc, and waiting.
 
 #ifndef HAKMEM_BENCH_CASES_H
 #define HAKMEM_BENCH_CASES_H
@@ -10,9 +10,9 @@
 #include "../standard/standard.h"
 
 // ---------------------------------------------------------------------------
-// Resident memory. By open and read: stdio would allocate its buffer.
+// Resident memory. Read by open and read, because stdio would allocate its buffer.
 
-// The file as a string in `text`, cut at its end.
+// Reads the file as a string into `text`, truncated to its size.
 static inline void case_read(const char *path, char *text, size_t size) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) bench_die(path);
@@ -25,8 +25,8 @@ static inline void case_read(const char *path, char *text, size_t size) {
   close(file);
 }
 
-// Resident now, in KiB. The kernel counts per CPU and sums up roughly: off by up to
-// some 100 KiB.
+// Resident memory now, in KiB. The kernel counts per CPU and sums up only roughly, so the value is
+// off by up to some 100 KiB.
 static inline uint64_t case_rss_kib(void) {
   char text[128];
   case_read("/proc/self/statm", text, sizeof text);
@@ -35,7 +35,7 @@ static inline uint64_t case_rss_kib(void) {
   return strtoull(resident, NULL, 10) * ((uint64_t)sysconf(_SC_PAGESIZE) / 1024);
 }
 
-// A field of /proc/self/smaps_rollup in KiB, as "\nRss:". Exact, but slow on large heaps.
+// A field of /proc/self/smaps_rollup, such as "\nRss:", in KiB. Exact, but slow on large heaps.
 static inline uint64_t case_smaps_kib(const char *field) {
   char text[4096];
   case_read("/proc/self/smaps_rollup", text, sizeof text);
@@ -51,7 +51,7 @@ static inline void case_sleep_until(uint64_t ns) {
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
 }
 
-// A marked block of which every OS page is in use.
+// Allocates a marked block and touches each of its OS pages.
 static inline void *case_alloc_paged(size_t size) {
   char *p = bench_alloc(NULL, size);
   for (size_t at = BENCH_OS_PAGE; at < size; at += BENCH_OS_PAGE) bench_touch(p, at);
@@ -59,7 +59,7 @@ static inline void *case_alloc_paged(size_t size) {
   return p;
 }
 
-// Insertion sort of few values: qsort may allocate. 0 of none.
+// The median; 0 if there are no values. Uses insertion sort, because qsort may allocate.
 static inline uint64_t case_median(uint64_t *values, uint64_t count) {
   for (uint64_t i = 1; i < count; i++)
     for (uint64_t k = i; k > 0 && values[k] < values[k - 1]; k--) {

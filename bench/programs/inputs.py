@@ -62,7 +62,7 @@ def cxx(work: Path) -> None:
         source = work / f"{name}.cc"
         head = CXX_HEAD if units else "#include <map>\n#include <string>\nstd::map<int, std::string> m;\n"
         source.write_text(head + "".join(CXX_UNIT.format(i=i) for i in range(units)))
-        # -P: without line marks there are no paths in the output either.
+        # -P omits line marks, so the output contains no paths.
         _run("g++", "-std=c++17", "-E", "-P", str(source), "-o", str(work / f"{name}.ii"))
 
 
@@ -103,7 +103,7 @@ def sql(work: Path) -> None:
     letters = "etaoinshrdlu"
     for name, rows in (("full", 60000), ("quick", 8000)):
         lines = [SQL.format(rows=rows), "create table note(id integer primary key, text);", "begin;"]
-        for i in range(rows // 4):  # statements that have to be read and prepared one by one
+        for i in range(rows // 4):  # statements that must be read and prepared one by one
             words = " ".join("".join(generator.choices(letters, k=5)) for _ in range(i % 9 + 1))
             lines.append(f"insert into note values({i}, '{words}');")
             if i % 5 == 0:

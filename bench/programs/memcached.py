@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """memcached under load; prints what the server used, as JSON. Argument: rounds.
 
-Values of 10 to 2000 bytes, connections that come and go, requests of 50 keys.
+Uses values of 10 to 2000 bytes, connections that open and close, and requests of 50 keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
     rounds, ops = int(sys.argv[1]), 0
     generator = random.Random(2)
     sizes = [0] * KEYS
-    plan = []  # by connection: requests and the lengths of their answers
+    plan = []  # per connection: requests and the lengths of their answers
     for _ in range(rounds * CLIENTS):
         requests, expected = [], []
         for _ in range(6):

@@ -1,6 +1,6 @@
 """Objects with attributes, dictionaries, JSON and regular expressions; argument: rounds.
 
-Started with PYTHONMALLOC=malloc, or Python's own allocator would serve the small objects.
+Run with PYTHONMALLOC=malloc; otherwise Python's own allocator would serve the small objects.
 """
 
 import collections

@@ -2,7 +2,7 @@
 """redis-server under load; prints what the server used, as JSON.
 
     redis.py benchmark REQUESTS N   the first N of redis-benchmark's tests below, values of 200 bytes
-    redis.py changing ROUNDS        strings that grow and go, lists, hashes, sorted sets
+    redis.py changing ROUNDS        strings that grow and are deleted, lists, hashes, sorted sets
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def changing(server: Server, rounds: int) -> int:
 
 
 def lines(answer: bytes) -> int:
-    """Answers in a piece of the stream: LPOP's have two lines, or one ($-1)."""
+    """The number of answers in a piece of the stream: LPOP's have two lines, or one ($-1)."""
     if not answer or answer.startswith(b"-"):
         raise SystemExit(f"redis-server: {answer[:100]!r}")
     return answer.count(b"\r\n") - answer.count(b"$") + answer.count(b"$-1")

@@ -1,7 +1,7 @@
 """A server under the measured allocator, for the drivers beside this file.
 
-The runner starts a driver with LD_PRELOAD; only the server gets it, the driver's clients
-do not. What counts is what the server used: CPU seconds and peak RSS.
+The runner starts a driver with LD_PRELOAD; only the server gets it, not the driver's clients.
+The figures are those of the server: CPU seconds and peak RSS.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 from children import end_with_parent  # noqa: E402
 
-START_LIMIT = 10  # seconds until the server has to listen
+START_LIMIT = 10  # seconds within which the server must listen
 PRELOAD = os.environ.pop("LD_PRELOAD", None)
-SOCKET_LONGEST = 107  # bytes of its path (unix(7))
+SOCKET_LONGEST = 107  # bytes of a socket's path (unix(7))
 
 
 def status_kib(pid: int, key: str) -> int:
@@ -32,7 +32,7 @@ def status_kib(pid: int, key: str) -> int:
 
 
 class Server:
-    """Runs in a folder of its own and listens on the Unix socket s in it."""
+    """A server that runs in its own folder and listens on the Unix socket s in it."""
 
     def __init__(self, command: list[str], files: dict[str, str] | None = None):
         self.folder = tempfile.mkdtemp(prefix="hak")
@@ -78,7 +78,7 @@ class Server:
         return client
 
     def report(self, ops: int, elapsed: float) -> None:
-        """Stops the server and prints what the runner reads."""
+        """Stops the server and prints the record that the runner reads."""
         peak = status_kib(self.process.pid, "VmHWM")
         now = status_kib(self.process.pid, "VmRSS")
         self.process.terminate()
@@ -95,7 +95,7 @@ class Server:
 
 
 def drive(client: socket.socket, requests: list[bytes], expected: list[int]) -> None:
-    """Sends every request at once and reads its answer: that many bytes."""
+    """Sends every request in one piece and reads its answer of the given number of bytes."""
     buffer = bytearray(1 << 20)
     for request, length in zip(requests, expected, strict=True):
         client.sendall(request)

@@ -1,6 +1,6 @@
 """tools/workload.py on some share of its input: the argument, in per cent.
 
-Started with PYTHONMALLOC=malloc, or Python's own allocator would serve the small objects.
+Run with PYTHONMALLOC=malloc; otherwise Python's own allocator would serve the small objects.
 """
 
 import sys

@@ -2,11 +2,11 @@
 // (ITHare), "Testing Memory Allocators: ptmalloc2 vs tcmalloc vs hoard vs jemalloc",
 // 2018.
 //
-// Each thread has ITEMS slots. An iteration picks one; few slots are picked often and
+// Each thread has ITEMS slots. An iteration picks one; a few slots are picked often and
 // many seldom (80 % of the picks go to 20 % of the slots, and so on within these).
-// If the slot holds a block, that is read and freed, else a block is allocated and
-// written, each byte of it. Small sizes are likely: from one power of two to the next,
-// up to 2^MAXLOG, the probability falls by half.
+// If the slot holds a block, the block is read and freed; otherwise a block is allocated
+// and each of its bytes is written. Small sizes are likely: from one power of two to the
+// next, up to 2^MAXLOG, the probability halves.
 
 #include "standard.h"
 
@@ -30,7 +30,7 @@ typedef struct actor {
   uint64_t ops;
 } __attribute__((aligned(128))) actor_t;
 
-// The range of slots shrinks to its first fifth with probability 4/5, some times over.
+// Repeatedly, with probability 4/5, narrows the range of slots to its first fifth.
 static BENCH_INLINE uint64_t pick(uint64_t random, uint64_t items) {
   uint64_t bits = random >> 32;
   for (unsigned level = 0; level < PARETO_LEVELS && items >= 5; level++, bits >>= 5) {

@@ -2,9 +2,9 @@
 // O(N log N) force-calculation algorithm", Nature 324, 1986; the load of the program
 // barnes in SPLASH and in several allocator studies.
 //
-// In each step all BODIES are put into an octree, of which every cell and every leaf is
-// a block; the tree is walked once per body, and then freed. Blocks of two sizes are
-// allocated in one order, and read many times in another: placement shows.
+// In each step all BODIES are put into an octree whose cells and leaves are one block each;
+// the tree is walked once per body and then freed. Blocks of two sizes are allocated in one
+// order and read many times in another, so the placement of blocks matters.
 
 #include "standard.h"
 
@@ -65,7 +65,7 @@ static void free_tree(node_t *n) {
   ops++;
 }
 
-// The octant of a cell of half the given size; the cell's middle moves to the octant's.
+// The octant of `at` in a cell with edge 4 * quarter; moves *middle to the octant's middle.
 static unsigned octant_of(vec_t at, vec_t *middle, double quarter) {
   unsigned octant = (at.x >= middle->x) | (at.y >= middle->y) << 1 | (at.z >= middle->z) << 2;
   middle->x += octant & 1 ? quarter : -quarter;
@@ -140,7 +140,7 @@ static void walk(const node_t *n, vec_t at, double size, vec_t *pull) {
   }
 }
 
-// The tree's force on some bodies has to be about the sum over all others.
+// Checks on some bodies that the tree's force is about the sum over all other bodies.
 static void verify(const node_t *root, const body_t *bodies, double half) {
   const uint64_t count = args[BODIES].value;
   double mass = 0;
@@ -150,8 +150,8 @@ static void verify(const node_t *root, const body_t *bodies, double half) {
     vec_t at = bodies[s * count / SAMPLES].at, by_tree = {0}, exact = {0};
     walk(root, at, 2 * half, &by_tree);
     for (uint64_t i = 0; i < count; i++) attract(&exact, at, bodies[i].at, bodies[i].mass);
-    // Forces may cancel out, so the mass is the scale. A cell that is treated as one mass
-    // is off by some per cent; a wrong tree is off by far more than 10 %.
+    // Forces may cancel out, so the mass is part of the scale. Treating a cell as one mass
+    // causes an error of some per cent; a wrong tree is off by far more than 10 %.
     double error = square_distance(by_tree, exact), scale = square_distance(exact, (vec_t){0});
     if (error > 1e-2 * (scale + mass * mass)) bench_wrong("a force");
   }
@@ -198,7 +198,7 @@ static double coordinate(bench_rng_t *rng, double scale) {
   return scale * ((double)(bench_next(rng) >> 11) / 4503599627370496.0 - 1.0); // 2^52
 }
 
-// Half of the bodies in a small cluster, half all around.
+// Places half of the bodies in a small cluster and half all around.
 static void place_bodies(body_t *bodies) {
   bench_rng_t rng = bench_rng(args[SEED].value, 0);
   for (uint64_t i = 0; i < args[BODIES].value; i++) {

@@ -1,5 +1,5 @@
 // bignum.h: non-negative integers of any size for cfrac_like. Every result is a new
-// block of a few bytes, and whoever gets one frees it.
+// block of a few bytes, which the caller frees.
 
 #ifndef HAKMEM_BENCH_BIGNUM_H
 #define HAKMEM_BENCH_BIGNUM_H
@@ -73,7 +73,7 @@ static num_t *num_add(const num_t *a, const num_t *b) {
   return num_trim(n);
 }
 
-// a - b; b is not larger.
+// a - b; b must not be larger than a.
 static num_t *num_subtract(const num_t *a, const num_t *b) {
   num_t *n = num_new(a->count);
   int64_t borrow = 0;
@@ -122,10 +122,10 @@ static num_t *num_shift_left(const num_t *a, unsigned bits) { // bits < 32
     carry >>= 32;
   }
   n->limbs[a->count] = (uint32_t)carry;
-  return n; // not trimmed: the division wants the upper limb
+  return n; // not trimmed, because the division needs the upper limb
 }
 
-// u -= q * v at limb `at`; if that is too much, adds v again. Returns the digit.
+// u -= q * v at limb `at`; if that goes below zero, adds v back. Returns the digit.
 static uint32_t num_divide_step(num_t *u, const num_t *v, uint32_t at, uint64_t q) {
   const uint32_t count = v->count;
   uint64_t carry = 0;
@@ -150,7 +150,7 @@ static uint32_t num_divide_step(num_t *u, const num_t *v, uint32_t at, uint64_t 
   return (uint32_t)q - 1;
 }
 
-// a / b by D. Knuth's algorithm D; *rest, unless NULL is given, is a new number as well.
+// a / b by D. Knuth's algorithm D; unless `rest` is NULL, *rest is a new number as well.
 static num_t *num_divide(const num_t *a, const num_t *b, num_t **rest) {
   if (b->count == 0) bench_wrong("a division by zero");
   if (num_compare(a, b) < 0) {

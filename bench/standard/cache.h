@@ -1,5 +1,5 @@
-// cache.h: the loop of cache_scratch and cache_thrash. A thread that shares a
-// cache line with another one's block is slowed down by every write to its own.
+// cache.h: the loop of cache_scratch and cache_thrash. If blocks of two threads share a
+// cache line, every write to one block slows down the other thread.
 
 #ifndef HAKMEM_BENCH_CACHE_H
 #define HAKMEM_BENCH_CACHE_H
@@ -19,10 +19,10 @@ static bench_arg_t args[] = {
 };
 
 typedef struct actor {
-  void *given; // a block of the main thread's, or NULL
+  void *given; // a block that the main thread allocated, or NULL
 } __attribute__((aligned(128))) actor_t;
 
-// Adds 1 to each byte of the block, again and again.
+// Adds 1 to each byte of the block, `times` times.
 static BENCH_INLINE void write_block(volatile unsigned char *block, size_t size, uint64_t times) {
   for (size_t k = 0; k < size; k++) block[k] = (unsigned char)k;
   for (uint64_t i = 0; i < times; i++)
@@ -44,7 +44,7 @@ static void *act(void *arg) {
   return NULL;
 }
 
-// gives: every thread gets a block that the main thread has allocated.
+// With `gives`, every thread gets a block that the main thread has allocated.
 static inline int cache_main(bench_t *b, int argc, char **argv, bool gives) {
   b->args = args;
   b->no_net = true;

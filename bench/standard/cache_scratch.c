@@ -2,8 +2,8 @@
 // P. Wilson, "Hoard: A Scalable Memory Allocator for Multithreaded Applications",
 // ASPLOS 2000.
 //
-// The main thread allocates a block for every thread; being allocated in a row, they
-// may share cache lines, which is nobody's fault. Each thread frees the block it got
+// The main thread allocates a block for every thread. Because they are allocated in a
+// row, they may share cache lines, which is no flaw. Each thread frees the block it got
 // and then allocates, writes and frees blocks of the same size. An allocator that
 // gives the freed block to the thread that freed it keeps the sharing alive.
 

@@ -2,11 +2,11 @@
 // J. Brillhart, 1975), the load of the program cfrac in B. Zorn's and many later
 // allocator studies.
 //
-// With the convergents A/B of the continued fraction of the root of N, each A * A is
-// modulo N a small number Q with a sign. Those Q that have only small prime factors are
-// collected until some of them have a square as product; that gives two squares which
-// are alike modulo N, and from them, with luck, a factor. Every result of the arithmetic
-// is a block of 8 to 40 bytes that lives for some nanoseconds. The factors are verified.
+// For the convergents A/B of the continued fraction of the square root of N, each A * A is
+// congruent modulo N to a small signed number Q. Those Q that have only small prime factors
+// are collected until the product of some of them is a square. That gives two squares that
+// are congruent modulo N and, with luck, a factor. Every result of the arithmetic is a
+// block of 8 to 40 bytes that lives for some nanoseconds. The factors are verified.
 
 #include "bignum.h"
 
@@ -20,7 +20,7 @@ static bench_arg_t args[] = {
     {0},
 };
 
-// Products of two primes of about the same size, of 16, 18, 20 … 36 digits.
+// Numbers of 16, 18, 20 … 36 digits, each the product of two primes of about the same size.
 static const char *const numbers[] = {
     "3404072802069437",
     "230453158422189487",
@@ -36,8 +36,8 @@ static const char *const numbers[] = {
 };
 
 // A * A = Q modulo N, where Q is the product of the base's primes with these exponents;
-// base[0] stands for -1. The bits are those of odd exponents, and then those that tell
-// which relations have been multiplied to get this one.
+// base[0] stands for -1. The first set of bits marks the odd exponents; the second marks the
+// relations that have been multiplied to get this one.
 typedef struct relation {
   num_t *a;
   uint8_t exponents[PRIMES_MOST];
@@ -65,7 +65,7 @@ static uint64_t power_modulo(uint64_t base, uint32_t exponent, uint32_t by) {
   return result;
 }
 
-// -1, 2 and the odd primes modulo which N is a square; no others divide a Q.
+// Sets the base to -1, 2 and the odd primes modulo which N is a square; no others divide a Q.
 static void choose_base(search_t *s, uint32_t primes) {
   s->base[0] = 1;
   s->base[1] = 2;
@@ -80,7 +80,7 @@ static void choose_base(search_t *s, uint32_t primes) {
   }
 }
 
-// Divides q by the base's primes; true if 1 remains. Gives up early if little is gone.
+// Divides q by the base's primes; true if 1 remains. Gives up early if q has shrunk little.
 static bool is_smooth(const search_t *s, const num_t *q, uint8_t *exponents) {
   num_t *left = num_copy(q);
   for (uint32_t i = 1; i < s->primes && !num_is(left, 1); i++) {
@@ -116,7 +116,7 @@ static void collect(search_t *s, const num_t *a, const num_t *q, bool negative) 
   s->relations[s->count++] = r;
 }
 
-// Runs through the continued fraction until there are enough relations.
+// Expands the continued fraction until there are enough relations.
 static void expand(search_t *s) {
   num_t *root = num_root(s->n);
   num_t *p = num_from(0), *q = num_from(1), *digit = num_copy(root);
@@ -146,7 +146,7 @@ static void expand(search_t *s) {
   for (unsigned i = 0; i < sizeof all / sizeof *all; i++) num_free(all[i]);
 }
 
-// The factor that these relations yield, or NULL. Their product is X * X = Y * Y.
+// Returns the factor that these relations yield, or NULL. Their product is X * X = Y * Y.
 static num_t *try_members(const search_t *s, const uint64_t *members) {
   uint32_t exponents[PRIMES_MOST] = {0};
   num_t *x = num_from(1), *y = num_from(1);
@@ -171,7 +171,7 @@ static num_t *try_members(const search_t *s, const uint64_t *members) {
   return NULL;
 }
 
-// Elimination modulo 2; every relation that loses all its bits may yield a factor.
+// Gaussian elimination modulo 2; every relation that loses all its bits may yield a factor.
 static num_t *combine(search_t *s) {
   bool used[PRIMES_MOST + EXTRA] = {false};
   for (uint32_t column = 0; column < s->primes; column++) {

@@ -2,11 +2,11 @@
 // Minimization Algorithms for VLSI Synthesis", 1984; the load of the program espresso
 // in B. Zorn's and many later allocator studies.
 //
-// FUNCTIONS random sums of products are minimised: the complement of each is computed
-// by recursive expansion, then its cubes are expanded against that, redundant ones
-// dropped and the rest reduced, until nothing gets better. A cube is a block with two
-// bits per variable, a cover a block of pointers to cubes; both live as long as a level
-// of the recursion. That the result equals the original is proved, not sampled.
+// FUNCTIONS random sums of products are minimised: the complement of each is computed by
+// recursive expansion; then its cubes are expanded against the complement, redundant cubes
+// dropped and the rest reduced, until nothing improves. A cube is a block with two bits
+// per variable, a cover a block of pointers to cubes; both live as long as a level of
+// the recursion. The program proves, not samples, that the result equals the original.
 
 #include "standard.h"
 
@@ -21,7 +21,7 @@ static bench_arg_t args[] = {
     {0},
 };
 
-// Two bits per variable: 1 stands for the variable being 0, 2 for being 1, 3 for any.
+// Two bits per variable: 1 means that the variable is 0, 2 that it is 1, 3 that it is either.
 typedef struct cube {
   uint32_t words; // in use
   uint32_t bits[];
@@ -84,7 +84,7 @@ static bool cube_is_universe(const cube_t *c) {
   return true;
 }
 
-// Is there a point in both?
+// Do the cubes intersect?
 static bool cube_meets(const cube_t *a, const cube_t *b) {
   for (uint32_t i = 0; i < words; i++) {
     uint32_t both = a->bits[i] & b->bits[i];
@@ -140,8 +140,8 @@ static bool cover_has_universe(const cover_t *f) {
   return false;
 }
 
-// What f is within the cube, as a function of the variables that the cube leaves open.
-// One cube of f may be left out.
+// The restriction of f to the cube `within`, as a function of the variables that the cube leaves
+// open. The cube `without` of f is left out unless it is NULL.
 static cover_t *cover_within(const cover_t *f, const cube_t *within, const cube_t *without) {
   cover_t *result = cover_new(f->count);
   for (uint32_t i = 0; i < f->count; i++) {
@@ -163,8 +163,8 @@ static cover_t *cover_half(const cover_t *f, uint32_t variable, uint32_t value) 
   return result;
 }
 
-// The variable that most cubes depend on, preferably in both ways. *both says whether
-// there is one that occurs in both.
+// The variable that most cubes depend on, preferably one that occurs as 0 in some cubes and as 1
+// in others; *both says whether there is one.
 static uint32_t cover_split(const cover_t *f, bool *both) {
   uint32_t zero[VARIABLES_MOST] = {0}, one[VARIABLES_MOST] = {0};
   for (uint32_t i = 0; i < f->count; i++) {
@@ -193,7 +193,7 @@ static bool cover_is_tautology(const cover_t *f) {
   if (cover_has_universe(f)) return true;
   bool both;
   uint32_t variable = cover_split(f, &both);
-  if (!both) return false; // unate: only a universal cube would do
+  if (!both) return false; // unate: only a universal cube would make it a tautology
   for (uint32_t value = 1; value <= 2; value++) {
     cover_t *half = cover_half(f, variable, value);
     bool tautology = cover_is_tautology(half);
@@ -211,7 +211,7 @@ static bool cover_covers(const cover_t *f, const cube_t *c, const cube_t *withou
   return covers;
 }
 
-// Drops cubes that others contain.
+// Drops cubes that other cubes contain.
 static void cover_absorb(cover_t *f) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < f->count; i++) {
@@ -232,7 +232,7 @@ static void cover_absorb(cover_t *f) {
 // ---------------------------------------------------------------------------
 // Complement
 
-// Of one cube: for each literal, everything on its other side.
+// The complement of one cube: for each literal, the half space where the literal is false.
 static cover_t *complement_of_cube(const cube_t *c) {
   cover_t *result = cover_new(variables);
   for (uint32_t v = 0; v < variables; v++) {
@@ -245,7 +245,7 @@ static cover_t *complement_of_cube(const cube_t *c) {
   return result;
 }
 
-// Joins the complements of both halves; cubes that are in both lose the variable.
+// Joins the complements of both halves; cubes that are in both no longer depend on the variable.
 static cover_t *merge_halves(cover_t *zero, cover_t *one, uint32_t variable) {
   cover_t *result = cover_new(zero->count + one->count);
   for (uint32_t i = 0; i < zero->count; i++) {
@@ -317,7 +317,7 @@ static void expand(cover_t *f, const cover_t *off, uint32_t first) {
   cover_absorb(f);
 }
 
-// Drops cubes that the others cover together.
+// Drops cubes that the other cubes together cover.
 static void make_irredundant(cover_t *f) {
   for (uint32_t i = f->count; i-- > 0;) {
     if (!cover_covers(f, f->cubes[i], f->cubes[i])) continue;
@@ -326,7 +326,7 @@ static void make_irredundant(cover_t *f) {
   }
 }
 
-// Shrinks each cube to the least one that holds what the others do not cover.
+// Shrinks each cube to the smallest one that contains what the others do not cover.
 static void reduce(cover_t *f) {
   for (uint32_t i = 0; i < f->count; i++) {
     cover_t *others = cover_within(f, f->cubes[i], f->cubes[i]), *needed = complement(others);

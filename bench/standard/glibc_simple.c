@@ -1,10 +1,10 @@
 // glibc_simple: bursts of blocks of one size, after the idea of bench-malloc-simple in
 // the GNU C Library's own benchmarks.
 //
-// For each of some sizes and for 25, 100, 400 and 1600 blocks: that many are allocated
-// and then freed in the order of their allocation, ROUNDS times altogether for 1600
-// blocks, and more often for fewer, so that each count takes as many calls. One thread,
-// and the program never starts another one: an allocator may skip its locks.
+// For each of several sizes and for 25, 100, 400 and 1600 blocks: that many are allocated
+// and then freed in the order of their allocation, ROUNDS times in all for 1600 blocks,
+// and more often for fewer, so that each count makes the same number of calls. There is
+// one thread, and the program never starts another: an allocator may skip its locks.
 
 #include "standard.h"
 

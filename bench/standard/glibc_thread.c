@@ -3,7 +3,7 @@
 //
 // Each thread has 1024 blocks and replaces a random one by a new one. Sizes run from 8
 // bytes to 32 KiB with a density that falls as size^-0.9, close to what real programs
-// ask for; they are drawn beforehand. With one thread that is still a second thread
+// ask for; they are drawn beforehand. Even with one thread, that is the second thread
 // of the process, so locks are needed.
 
 #include "standard.h"

@@ -1,10 +1,10 @@
 // malloc_large: few blocks of many MiB, after the idea of malloc-large in mimalloc-bench
 // (D. Leijen).
 //
-// 20 slots; an iteration frees the block of a random slot and allocates one of 5 to 25
-// MiB in its place, of which one byte per STRIDE is written. It shows what an allocator
-// does with memory that the system provides: gives it back at once, and lets it be
-// cleared and faulted in again, or keeps it, or keeps it too long.
+// There are 20 slots. An iteration frees the block of a random slot and allocates one of 5 to
+// 25 MiB in its place; one byte per STRIDE is written. It shows what an allocator does with
+// memory from the system: it returns it at once, so that it must be cleared and faulted in
+// again, or keeps it, or keeps it too long.
 
 #include "standard.h"
 

@@ -3,9 +3,9 @@
 //
 // GENERATIONS times, THREADS threads are created, work and end. Each frees the blocks
 // that another thread left to it, allocates BLOCKS blocks of 8 bytes to 4 KiB, frees
-// three of four and leaves the rest. What is live never exceeds some MiB, so memory
-// that grows with GENERATIONS is memory that dead threads took with them. The peak is
-// the result; with --limit the program fails if it exceeds that many MiB.
+// three of four and leaves the rest. Live memory never exceeds some MiB, so memory that
+// grows with GENERATIONS has been leaked by ended threads. The peak is the result; with
+// --limit the program fails if the peak exceeds that many MiB.
 
 #include "standard.h"
 
@@ -24,7 +24,7 @@ static bench_arg_t args[] = {
 typedef struct actor {
   bench_rng_t rng;
   void **left;  // for its successor
-  void **finds; // what another one left; before its first use full of NULL
+  void **finds; // blocks that another thread left; all NULL at first
   void **blocks;
   uint64_t ops;
 } __attribute__((aligned(128))) actor_t;
@@ -53,7 +53,7 @@ static void *act(void *arg) {
   return NULL;
 }
 
-// Everybody finds what the neighbour has left.
+// Gives every thread the blocks that its neighbour has left.
 static void next_generation(actor_t *actors, uint64_t threads) {
   for (uint64_t i = 0; i < threads; i++) {
     void **emptied = actors[i].finds;

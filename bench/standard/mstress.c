@@ -2,11 +2,11 @@
 // (D. Leijen, B. Zorn, L. de Moura, "Mimalloc: Free List Sharding in Action", 2019).
 //
 // In each of ROUNDS rounds THREADS threads are created, do STEPS steps and end. A step
-// allocates a block that is to live for a short time, or frees such a block, or makes
-// one last (into the next round, where a new thread finds it), or exchanges one for a
-// block of another thread by way of a table that all share. Between rounds the main
-// thread frees half of that table. Most sizes are below 1 KiB, one in 64 reaches to 32
-// KiB, one in 2048 to 1 MiB.
+// allocates a short-lived block, or frees one, or makes one lasting (kept into the next
+// round, where a new thread finds it), or exchanges one for a block of another thread
+// through a table that all threads share. Between rounds the main thread frees half of
+// that table. Most sizes are below 1 KiB; one in 64 goes up to 32 KiB, one in 2048 up to
+// 1 MiB.
 
 #include "standard.h"
 
@@ -21,7 +21,7 @@ static bench_arg_t args[] = {
     {0},
 };
 
-// Belongs to the thread that runs it, and between rounds to the main thread.
+// Belongs to the thread that runs it and, between rounds, to the main thread.
 typedef struct actor {
   bench_rng_t rng;
   uint64_t steps;
@@ -31,8 +31,8 @@ typedef struct actor {
   void *lasting[LASTING];
 } __attribute__((aligned(128))) actor_t;
 
-// A block or NULL. Exchanged with acquire and release: who gets a block also sees what
-// its last owner wrote to it.
+// A block or NULL. Exchanged with acquire and release: the thread that gets a block also sees
+// what its last owner wrote to it.
 static _Atomic(void *) transfers[TRANSFERS];
 
 static void *alloc_one(actor_t *me) {
@@ -61,7 +61,7 @@ static void do_step(actor_t *me) {
   void *p = *victim;
   if (what < 12) {
     *victim = exchange(bench_low(random >> 7, TRANSFERS), p);
-    if (*victim != NULL) return; // one for one
+    if (*victim != NULL) return; // exchanged one block for another
   } else if (what < 13) {
     void **lasting = &me->lasting[bench_low(random >> 7, LASTING)];
     free_one(me, *lasting);
@@ -74,7 +74,7 @@ static void do_step(actor_t *me) {
 
 static void *act(void *arg) {
   actor_t *me = arg;
-  for (unsigned i = 0; i < LASTING; i += 2) { // of the thread before
+  for (unsigned i = 0; i < LASTING; i += 2) { // left by the previous thread
     free_one(me, me->lasting[i]);
     me->lasting[i] = NULL;
   }

@@ -1,11 +1,11 @@
 // rptest: sizes of a chosen distribution, some blocks freed by another thread, after the
 // idea of rpmalloc-benchmark (M. Jansson).
 //
-// Each thread keeps BLOCKS blocks. An iteration frees and allocates anew some that lie
-// apart in its table. In every CROSS-th iteration it also allocates a batch of blocks
-// for the next thread, which frees it. After ITER iterations all blocks are freed, and
-// the thread starts over, LOOPS times. The next thread's inbox has 64 places; a batch
-// that still lies there when its place is needed is freed by who needs it.
+// Each thread keeps BLOCKS blocks. An iteration frees and reallocates some blocks that lie
+// apart in its table. In every CROSS-th iteration it also allocates a batch of blocks for
+// the next thread, which frees it. After ITER iterations all blocks are freed, and the
+// thread starts over, LOOPS times. The next thread's inbox has 64 entries; if an entry is
+// needed and still holds a batch, the thread that needs it frees that batch.
 
 #include "standard.h"
 
@@ -35,8 +35,8 @@ typedef struct actor {
   void **blocks;
   struct actor *next;
   uint64_t ops;
-  // A batch or NULL. Exchanged with acquire and release: who gets a batch also sees its
-  // blocks' contents.
+  // A batch or NULL. Exchanged with acquire and release: the thread that gets a batch also sees
+  // its blocks' contents.
   __attribute__((aligned(128))) _Atomic(batch_t *) inbox[INBOX];
 } __attribute__((aligned(128))) actor_t;
 

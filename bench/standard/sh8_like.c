@@ -1,5 +1,5 @@
-// sh8_like: batches of blocks, a third of which is freed by another thread than
-// allocated them; see smartheap.h.
+// sh8_like: batches of blocks, a third of which is freed by a thread other than the one
+// that allocated them; see smartheap.h.
 
 #include "smartheap.h"
 

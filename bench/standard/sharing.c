@@ -2,13 +2,13 @@
 //
 //   LD_PRELOAD=build/bench/libsharing.so PROGRAM
 //
-// All threads share one list of free blocks per size class, and new blocks lie densely
-// side by side, so threads that allocate at about the same time get blocks in the same
-// cache line. validate.py uses it to show that cache_thrash and cache_scratch notice.
+// All threads share one free list per size class, and new blocks lie densely side by side,
+// so threads that allocate at about the same time get blocks in the same cache line.
+// validate.py uses it to show that cache_thrash and cache_scratch notice this.
 //
-// A size class is a power of two from 16 bytes to 1 MiB and has a range of addresses of
-// its own, so blocks need no header. The lists are lock-free. Larger blocks are mapped
-// one by one. Nothing else goes back to the system.
+// A size class is a power of two from 16 bytes to 1 MiB and has its own range of
+// addresses, so blocks need no header. The lists are lock-free. Larger blocks are mapped
+// one by one; only these are returned to the system.
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -25,18 +25,18 @@
 
 enum { LOG_MIN = 4, LOG_MAX = 20, CLASSES = LOG_MAX - LOG_MIN + 1, LOG_RANGE = 32, OS_PAGE = 4096 };
 
-// The first free block's number in units of 16 bytes, plus 1, in the lower half; 0 is no
-// block. The upper half counts changes, so that an exchange fails if the list has changed
-// meanwhile, even if the same block is its first again.
+// The lower half is the number of the first free block in units of 16 bytes, plus 1; 0 means
+// none. The upper half counts changes, so that an exchange fails if the list has changed
+// meanwhile, even if the same block is first again.
 typedef struct size_class {
   // Release: publishes the link that was written into the block; pairs with the acquire
   // load in pop().
   _Alignas(128) _Atomic uint64_t first;
-  // Bytes handed out for the first time. Relaxed: only makes the numbers unique.
+  // Bytes of never-used memory handed out. Relaxed: only makes the numbers unique.
   _Atomic uint64_t used;
 } size_class_t;
 
-// In front of a mapped block.
+// Lies in front of a mapped block.
 typedef struct mapping {
   void *start;
   size_t size;
@@ -65,7 +65,7 @@ static unsigned class_of(size_t size) {
   return size <= (size_t)1 << LOG_MIN ? 0 : (unsigned)(64 - __builtin_clzll(size - 1)) - LOG_MIN;
 }
 
-// A link may be read while the block's new owner writes to it; the exchange then fails.
+// A link may be read while the block's new owner writes to it; then the exchange fails.
 static uint32_t *link_of(char *base, unsigned c, uint64_t number) {
   return (uint32_t *)(base + ((size_t)c << LOG_RANGE) + ((number - 1) << LOG_MIN));
 }

@@ -1,9 +1,9 @@
 // smartheap.h: the loop of sh6_like and sh8_like, after the ideas of MicroQuill's
-// sh6bench and sh8bench for SmartHeap, the descriptions of which are public.
+// sh6bench and sh8bench for SmartHeap, whose descriptions are public.
 //
-// A thread allocates batches of blocks, the blocks of a batch being of one size; sizes
-// grow from batch to batch, and the larger they are the fewer blocks has the batch.
-// The blocks go into a window. When that is full, its oldest third is freed in order of
+// A thread allocates batches of blocks; the blocks of a batch have one size. Sizes grow
+// from batch to batch, and the larger they are, the fewer blocks a batch has. The blocks
+// go into a window. When the window is full, its oldest third is freed in order of
 // allocation and its newest third in reverse order. The third between them stays for
 // another turn (sh6) or is handed to the next thread, which frees it (sh8).
 
@@ -37,7 +37,7 @@ typedef struct actor {
   struct actor *next;
   void *window[WINDOW];
   // Blocks for this thread; never NULL, but possibly empty. Exchanged with acquire and
-  // release: who gets the blocks also sees their contents.
+  // release: the thread that gets the blocks also sees their contents.
   __attribute__((aligned(128))) _Atomic(third_t *) inbox;
 } __attribute__((aligned(128))) actor_t;
 
@@ -46,7 +46,7 @@ static void free_one(actor_t *me, void *p) {
   me->ops++;
 }
 
-// Puts the spare into an inbox, and frees what was there; that becomes the spare.
+// Puts the spare into an inbox and frees the blocks that were there; that third becomes the spare.
 static void swap_thirds(actor_t *me, actor_t *with) {
   me->spare = atomic_exchange_explicit(&with->inbox, me->spare, memory_order_acq_rel);
   while (me->spare->count != 0) free_one(me, me->spare->blocks[--me->spare->count]);

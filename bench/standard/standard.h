@@ -1,8 +1,8 @@
-// standard.h: what the programs of this folder share beyond ../common.h: teams of
-// threads, and marks that show that a block's content is still what was written.
+// standard.h: code that the programs of this folder share in addition to ../common.h: teams
+// of threads, and marks that show whether a block's content is still what was written.
 //
-// None of them has a --net mode: most do real work besides malloc and free, and all
-// of them read their blocks back, which the no-op allocator's do not survive.
+// None of the programs has a --net mode: most do real work besides malloc and free, and all
+// of them read their blocks back, which does not work with the no-op allocator's blocks.
 
 #ifndef HAKMEM_BENCH_STANDARD_H
 #define HAKMEM_BENCH_STANDARD_H
@@ -24,9 +24,9 @@ static BENCH_COLD _Noreturn void bench_wrong(const char *what) {
 }
 
 // ---------------------------------------------------------------------------
-// Marks. The first word of a block says its size, scrambled by its address; the
-// last byte repeats the size's lowest bits. Taking a mark away clears the word, so
-// that a block that two owners hold is noticed when the second gives it up.
+// Marks. The first word of a block holds its size, scrambled by its address; the
+// last byte repeats the size's lowest bits. Removing a mark clears the word, so that
+// a block held by two owners is detected when the second owner gives it up.
 
 static BENCH_INLINE uint64_t mark_key(const void *p) {
   return (uint64_t)(uintptr_t)p * 0x9e3779b97f4a7c15u;
@@ -38,7 +38,7 @@ static BENCH_INLINE void mark(void *p, size_t size) {
   if (size > MARK_MIN) ((volatile char *)p)[size - 1] = (char)size;
 }
 
-// The size that mark() was given; ends the program if that is not to be found.
+// Removes the mark and returns the size given to mark(); ends the program if the mark is damaged.
 static BENCH_INLINE size_t unmark(void *p, size_t max) {
   uint64_t word;
   memcpy(&word, p, sizeof word);
@@ -65,7 +65,7 @@ static BENCH_INLINE void free_marked(void *p, size_t max) {
 // ---------------------------------------------------------------------------
 // Sizes and threads
 
-// A size of 2^low to below 2^high: every power of two is as likely as the others.
+// A random size from 2^low to below 2^high; every power of two is equally likely.
 static BENCH_INLINE size_t bench_log_size(bench_rng_t *rng, unsigned low, unsigned high) {
   uint64_t random = bench_next(rng);
   uint64_t power = (uint64_t)1 << (low + bench_high(random, high - low));
@@ -82,7 +82,7 @@ static inline pthread_t start_thread(void *(*act)(void *), void *arg) {
   return id;
 }
 
-// Runs act(&actors[i]) in a thread each; the actors are `size` bytes apart.
+// Runs act(&actors[i]) in one thread per actor; the actors are `size` bytes apart.
 static inline void run_team(uint64_t count, void *(*act)(void *), void *actors, size_t size) {
   pthread_t *ids = bench_map(count * sizeof *ids);
   for (uint64_t i = 0; i < count; i++) ids[i] = start_thread(act, (char *)actors + i * size);

@@ -4,13 +4,13 @@
     python3 bench/standard/validate.py [--build DIR] [CLAIM…]
 
 Each claim says that a benchmark costs more under one allocator than under others (or
-does not), for a reason that is known beforehand: how the allocator is built. The table
-shows the ratio to each of the others. A wrong direction gives exit status 1.
+does not), for a reason known beforehand: how the allocator is built. The table shows the
+ratio to each of the others. A ratio in the wrong direction gives exit status 1.
 
-Costs are user plus system CPU time, medians of alternating runs, and a claim wants a
-factor well beyond noise. False sharing shows only while two threads really run at the
-same time: of such claims only runs count in which they did, and on a machine that is too
-busy (or has one CPU) they are skipped by name. So are allocators that are not built.
+Costs are user plus system CPU time, medians of alternating runs, and a claim requires a
+factor well beyond noise. False sharing shows only while two threads really run at the same
+time: for such claims only runs count in which they did, and on a machine that is too busy
+(or has one CPU) the claims are skipped by name. So are allocators that are not built.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ sys.path.append(str(REPO / "tools"))
 from userfiles import loadable  # noqa: E402
 
 ROUNDS = 5          # runs of each allocator
-PARALLEL = 1.6      # CPUs in use from which two threads count as running together
-PARALLEL_RUNS = 3   # such runs that are needed of each allocator
+PARALLEL = 1.6      # CPUs in use with which two threads count as running together
+PARALLEL_RUNS = 3   # such runs needed of each allocator
 MLEAK_RUNS = 3      # of each length
 PATIENCE = 40       # seconds to wait for them
 TIMEOUT = 120       # seconds per run
 CHECKED = "checks, quarantine, cleared memory"
 FAST = ("mimalloc", "snmalloc", "rpmalloc", "jemalloc")
-# glibc, told to give large blocks back at once, or to keep them.
+# glibc, configured to return large blocks at once, or to keep them.
 RETURNS = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 KEEPS = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 
@@ -159,7 +159,7 @@ def line(name: str, subject: str, other: str, ratio: float, wanted: str, good: b
 
 
 def check(build: Path, claim: Claim, found: dict[str, Allocator]) -> bool | None:
-    """Does the claim hold? None if that could not be tried."""
+    """Whether the claim holds; None if that could not be tried."""
     others = [found[o] for o in claim.others if o in found]
     if claim.subject not in found or not others:
         print(f"{claim.name:<10} skipped: {claim.subject} or all others are not built")

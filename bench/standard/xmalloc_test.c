@@ -2,9 +2,9 @@
 // C. Lever and D. Boreham, "malloc() Performance in a Multithreaded Linux
 // Environment", USENIX 2000.
 //
-// Half of THREADS are producers: they allocate a batch, which is a block with room
-// for BATCH addresses, and that many blocks, and put it into a queue that all share.
-// The others are consumers: they take a batch, free its blocks and then the batch.
+// Half of THREADS are producers: each allocates a batch, which is a block with room
+// for BATCH addresses, and that many blocks, and puts it into a queue that all share.
+// The others are consumers: each takes a batch and frees its blocks and then the batch.
 // The queue is bounded, so that the memory in use is the same for every allocator.
 
 #include "standard.h"
@@ -32,8 +32,8 @@ static struct {
   batch_t **end;
   uint64_t count;
   uint64_t limit;
-  uint64_t to_make; // batches that no producer has begun
-  uint64_t to_take; // batches that no consumer has taken
+  uint64_t to_make; // batches that no producer has begun yet
+  uint64_t to_take; // batches that no consumer has taken yet
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 typedef struct actor {

@@ -1,7 +1,7 @@
 // guard.c: misuse of blocks beside guard pages, one case per run: guard CASE
 //
 // To be run with HAKMEM_GUARD=1/1: the first block of a size then has a page of its own.
-// "expect: " on stdout announces the first line on stderr; guard.py compares.
+// "expect: " on stdout announces the first line that stderr must have; guard.py compares.
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -41,7 +41,7 @@ __attribute__((noinline)) static char *allocate(size_t size) {
   char *p;
   uint64_t before;
   size_t tries = 0;
-  do { // what the C library freed that it had before there were guards comes first
+  do { // blocks come first that the C library got before there were guards and has freed
     before = guarded();
     NEED((p = malloc(size)) && tries++ < 100);
   } while (guarded() == before);
@@ -108,9 +108,9 @@ static void double_free(void) {
   release(p);
 }
 
-// The place of a freed block whose page is refused to the next one still tells of the first.
+// If the next block is refused a freed block's page, the place still describes the freed one.
 static void refused_page(void) {
-  enum { PLACES = 256, TRIES = 4 }; // of guard.c: at most so many places are looked at for one block
+  enum { PLACES = 256, TRIES = 4 }; // from guard.c: one block tries at most so many places
   const struct rlimit none = {4096, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
   char *p = at_end(512);
   size_t size = malloc_usable_size(p);
@@ -140,7 +140,7 @@ static void no_misuse(void) {
   }
 }
 
-// A handler from before the library was there runs as if that were not.
+// A handler installed before the library was loaded runs as if the library were absent.
 static sigjmp_buf back;
 static char stack[65536];
 static volatile int handled;

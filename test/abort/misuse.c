@@ -1,9 +1,9 @@
 // misuse.c: one deliberate misuse per case: misuse CASE FUNCTION
 //
-// Before it misbehaves the program says on stdout what HAKMEM must print:
-// "expect: " and the exact line. It is then to die by SIGABRT. With HAKMEM_ABORT=0
-// it goes on instead, checks that the call did nothing and the heap is whole,
-// and ends with "survived" and status 0.
+// Before it misbehaves, the program announces on stdout what HAKMEM must print: "expect: " and
+// the exact line. Then it must die by SIGABRT. With HAKMEM_ABORT=0 it continues instead,
+// checks that the call did nothing and that the heap is intact, and ends with "survived" and
+// status 0.
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 #define FAIL(text) (dprintf(2, "misuse.c:%d: " text "\n", __LINE__), _exit(3))
 
 static const char *function;
-static size_t right_size = 8; // of the block, as sized frees want it
+static size_t right_size = 8; // of the block, for the sized frees
 static size_t right_alignment = 64;
 
 static void *hide(const void *p) {
@@ -120,7 +120,7 @@ static void the_heap_is_whole(void) {
 // Double frees.
 
 static void twice(size_t size) {
-  void *p = malloc(size), *keep = malloc(size); // the slab does not become empty
+  void *p = malloc(size), *keep = malloc(size); // keeps the slab from becoming empty
   size_t usable = size_of(p);
   expect(p, "double free of a %zu-byte block", usable);
   free(p);
@@ -155,14 +155,14 @@ static void l25_300000(void) { twice(300000); }
 static void l25_1_mib(void) { twice(1 << 20); }
 static void l25_apart(void) { twice_with_others_between(200000); }
 
-// Where so much was freed that nothing tells any more what the block was.
+// So much was freed that nothing describes the block any more.
 static void l25_forgotten(void) {
   enum { N = 60 };
   static void *p[N];
   for (size_t i = 0; i < N; i++) p[i] = malloc(900000);
   size_t usable = size_of(p[N / 6]);
   for (size_t i = 0; i < N; i++) free(p[i]);
-  if (sysconf(_SC_PAGESIZE) > 4096) // a page has descriptors of several SuperSlabs, and stays
+  if (sysconf(_SC_PAGESIZE) > 4096) // a page holds the descriptors of several SuperSlabs, and stays
     expect(p[N / 6], "double free of a %zu-byte block", usable);
   else
     expect(p[N / 6], "no live block: freed before, or never allocated; what was there was given back "
@@ -170,14 +170,14 @@ static void l25_forgotten(void) {
   misuse(p[N / 6]);
 }
 
-static void huge_twice(void) { // the mapping is gone, and with it what it was
+static void huge_twice(void) { // the mapping is gone, and with it all that described the block
   void *p = malloc(5 << 20);
   expect(p, "not allocated by hakmem: the address is not mapped");
   free(p);
   misuse(p);
 }
 
-// What only a later look shows: when a free list ends too early, or at the exit.
+// Misuse that only shows later: when a free list ends too early, or at exit.
 static void list_cut(void) {
   enum { N = 40 };
   static void *p[N + 100]; // more than a slab has
@@ -220,7 +220,7 @@ static void exit_link(void) {
   end_now(q);
 }
 
-// A process's first blocks. What follows them is theirs to lose.
+// A process's first blocks. An overwrite of what follows one of them harms nothing else.
 static void overflown(size_t size, size_t from, size_t by) {
   unsigned char *p = malloc(size);
   expect(p, "overflow: what follows the %zu-byte block was overwritten", size_of(p));
@@ -258,7 +258,7 @@ static void first_inside(void) {
   expect(p + 32, "not the start of a block; it lies 32 bytes inside the %zu-byte block at %p", size_of(p), (void *)p);
   misuse(p + 32);
 }
-static void first_between(void) { // what no block of this size can be
+static void first_between(void) { // an address that no block of this size can have
   char *p = malloc(24);
   expect(p + 16, "not the start of a block; it lies 16 bytes inside the %zu-byte block at %p", size_of(p), (void *)p);
   misuse(p + 16);
@@ -285,7 +285,7 @@ static void written(size_t size, size_t at) {
 }
 static void first_exit_written(void) { written(24, 0), exit(0); }
 static void first_exit_written_9(void) { written(500, 9), exit(0); }
-static void first_given_back_written(void) { // when all are free, before their pages go back
+static void first_given_back_written(void) { // found when all are free, before their pages go back
   void *last = malloc(16);
   written(500, 9);
   static void *p[300];
@@ -310,7 +310,7 @@ static void run(void *(*start)(void *), void *argument) {
   pthread_join(thread, NULL);
 }
 
-// Freed twice in a row by a thread that does not own it.
+// A thread that does not own the block frees it twice in a row.
 static void remote(size_t size) {
   void *p = malloc(size), *keep = malloc(size);
   expect(p, "double free of a %zu-byte block", size_of(p));
@@ -348,7 +348,7 @@ static void owner_then_other_l2(void) {
   free(keep);
 }
 
-// The block of a thread that has ended.
+// A block of a thread that has ended.
 static void orphan_l2(void) {
   run(make, (void *)(uintptr_t)9000);
   void *keep = malloc(9000);
@@ -360,7 +360,7 @@ static void orphan_l2(void) {
 
 static void *make_two(void *size) {
   make(size);
-  return malloc((size_t)(uintptr_t)size) ? NULL : size; // stays
+  return malloc((size_t)(uintptr_t)size) ? NULL : size; // this one stays live
 }
 static void orphan_tiny(void) {
   void *keep = malloc(64);
@@ -372,7 +372,7 @@ static void orphan_tiny(void) {
 }
 
 // ---------------------------------------------------------------------------
-// Pointers that are no block.
+// Pointers to something other than a block.
 
 static void off_by(size_t size, size_t offset) {
   char *p = malloc(size);
@@ -401,7 +401,7 @@ static void inside(size_t size, size_t offset) {
   free(p);
 }
 static void *free_and_misuse(void *p) {
-  free(malloc(64)); // a thread with a heap of its own frees by the short way
+  free(malloc(64)); // a thread with a heap of its own frees by the fast path
   misuse(p);
   return NULL;
 }
@@ -418,8 +418,8 @@ static void inside_l2_middle(void) { inside(20000, 10000); }
 static void inside_l2_last(void) { inside(57344, 57344 - 16); }
 static void inside_l25_slab(void) { inside(65536, 32768); }
 static void inside_l25_far(void) { inside(1000000, 131072); } // starts a slab of its own
-// A pointer into the gap that colours a slab or run (docs/decisions/0013-colour.md). The first of
-// its blocks lies within the first page.
+// A pointer into the gap that colours a slab or run (docs/decisions/0013-colour.md). The first
+// of its blocks lies within the first page.
 static void before(size_t size, bool remote) {
   enum { N = 300 };
   char *p[N], *first = NULL;
@@ -469,7 +469,7 @@ static void sized(size_t alignment, size_t asked, size_t claimed) {
   if (strcmp(function, "operator delete") != 0) return;
   void *q = malloc(asked);
   right_size = claimed;
-  misuse(q); // said once
+  misuse(q); // reported only once
 }
 static void size_max_for_1(void) { sized(16, 1, SIZE_MAX - 3); }
 static void size_1_for_24(void) { sized(16, 24, 1); }
@@ -480,7 +480,7 @@ static void size_1025_for_1000(void) { sized(16, 1000, 1025); }
 static void size_2500_for_5000(void) { sized(16, 5000, 2500); }
 static void size_5121_for_5000(void) { sized(16, 5000, 5121); }
 static void size_3500_for_5500_borrowed(void) {
-  free(malloc(7000)); // what is borrowed then
+  free(malloc(7000)); // the block that is borrowed then
   sized(16, 5500, 3500);
 }
 static void size_100000_for_300000(void) { sized(16, 300000, 100000); }
@@ -493,7 +493,7 @@ static void size_max_for_5000_aligned(void) { sized(4096, 5000, SIZE_MAX); }
 static void size_60000_for_5000_aligned(void) { sized(1 << 21, 5000, 60000); }
 
 // ---------------------------------------------------------------------------
-// Memory of others.
+// Memory that is not HAKMEM's.
 
 static const char *own_path(void) {
   static char path[4000];
@@ -526,8 +526,8 @@ static void literal(void) {
 static void mapping(void) {
   void *p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) FAIL("no mapping");
-  // Neighbours of the same kind could be merged into one with a name; a guard
-  // on both sides keeps it alone.
+  // The kernel could merge neighbours of the same kind into one mapping with a name; a guard
+  // on both sides prevents that.
   mprotect(p, 4096, PROT_NONE), mprotect((char *)p + 61440, 4096, PROT_NONE);
   belongs_to((char *)p + 8192, "an anonymous mapping");
   munmap(p, 1 << 16);
@@ -546,7 +546,7 @@ static void program_break(void) {
   belongs_to((void *)((uintptr_t)p & ~(uintptr_t)15), "[heap]");
 }
 
-static void no_proc(void) { // nor any other file: nothing is said of the address
+static void no_proc(void) { // nor can any other file be opened: the address is not described
   _Alignas(16) char on_stack[64] = "on the stack";
   struct rlimit none = {0, 0};
   if (setrlimit(RLIMIT_NOFILE, &none)) FAIL("no limit");
@@ -563,8 +563,8 @@ static void wild_deadbeef(void) { wild(0xdeadbeef000); }
 static void wild_non_canonical(void) { wild(0xdead000000000000); }
 static void wild_highest(void) { wild(0xfffffffffffffff0); }
 
-// The address of a block, but for one bit above those of the processes here: what a pointer
-// is on machines with 5-level page tables, or with a tag in its top byte.
+// A block's address with one bit flipped, above those that addresses have here: such pointers
+// exist with 5-level page tables, or with a tag in the top byte.
 static void high(size_t size, unsigned bit) {
   unsigned char *p = malloc(size);
   memset(p, 0x5a, size);

@@ -1,9 +1,9 @@
-// secure.c: what the secure library sees and the default one does not, one case per run:
-// secure CASE
+// secure.c: misuse that the secure library detects and the default one does not, one case per
+// run: secure CASE
 //
-// A misuse says on stdout what HAKMEM must print ("expect: " and the line) and is to die
-// by SIGABRT then; run.py compares. The last cases misuse nothing: they look at what
-// blocks are like and end with status 0 if it is as it must be.
+// A misuse announces on stdout what HAKMEM must print ("expect: " and the line); then it must
+// die by SIGABRT; run.py compares. The last cases misuse nothing: they check properties of
+// blocks and end with status 0 if these hold.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static char *get(size_t size) {
   return p;
 }
 
-// Frees that make the quarantine let go of all that is in it.
+// Frees blocks until the quarantine has released all that it held.
 static void pass_quarantine(void) {
   enum { N = 300 };
   static void *p[N];
@@ -69,7 +69,7 @@ static void overflow_huge(void) { overflow((3 << 20) + 100, 0); }
 
 static void overflow_tail(size_t size) {
   char *p = get(size);
-  ((char *)hide(p))[size] = 0; // a single NUL, as of strcpy
+  ((char *)hide(p))[size] = 0; // a single NUL, as strcpy writes
   expect("free(%p): the end of the block of up to %zu bytes was overwritten, or it was never "
          "allocated", (void *)p, size);
   free(p);
@@ -94,7 +94,7 @@ static void overflow_after_realloc(void) { // the seal moves with the end
   free(p);
 }
 
-static void overflow_huge_grown(void) { // what it took in addition is no place to write to
+static void overflow_huge_grown(void) { // extra bytes of the mapping are not the block's
   size_t size = (4 << 20) + 10000;
   char *p = realloc(get(4 << 20), size);
   NEED(p && malloc_usable_size(p) == size);
@@ -125,15 +125,15 @@ static void size_huge(void) {
   sized(p, 2 << 20);
 }
 
-static void size_huge_halved(void) { // each block is of the size that it was shrunk to, so sizes stay exact
+static void size_huge_halved(void) { // a block has the size it was shrunk to, so sizes stay exact
   char *p = realloc(get(1900000), 1000000);
   NEED(malloc_usable_size(p) == 1000000);
-  p = realloc(get(2047992), 1023996); // the half but for the seal
+  p = realloc(get(2047992), 1023996); // half, less the seal
   NEED(malloc_usable_size(p) == 1023996);
   size_wrong(100);
 }
 
-static void size_mallocx(void) { // rallocx has left the block where it was, and has sealed it anew
+static void size_mallocx(void) { // rallocx left the block in place and sealed it anew
   void *(*allocate)(size_t, int) = (void *(*)(size_t, int))symbol("mallocx");
   void *(*resize)(void *, size_t, int) = (void *(*)(void *, size_t, int))symbol("rallocx");
   void (*sized)(void *, size_t, int) = (void (*)(void *, size_t, int))symbol("sdallocx");
@@ -148,7 +148,7 @@ static void size_mallocx(void) { // rallocx has left the block where it was, and
   sized(q, 90, 0);
 }
 
-static void underflow(void) { // shows with the block before
+static void underflow(void) { // the check of the block before it reveals it
   enum { N = 60 };
   char *p[N], *before = NULL, *block = NULL;
   for (int i = 0; i < N; i++) p[i] = get(56);
@@ -214,7 +214,7 @@ static void seal_overwritten(void) {
   hide(malloc(100));
 }
 
-// The program's handler of SIGABRT allocates, as loggers do: it does not come upon the same block.
+// The program's SIGABRT handler allocates, as loggers do: it must not meet the same block again.
 static void allocate_in_handler(int number) { hide(malloc(100)), (void)number; }
 static void link_overwritten_handled(void) {
   signal(SIGABRT, allocate_in_handler);
@@ -248,7 +248,7 @@ static void twice_apart(void) {
   again(p, 100);
 }
 
-static void twice_long_after(void) { // on the free list: what was asked for is not known any more
+static void twice_long_after(void) { // on the free list: the size asked for is not known any more
   char *keep = get(100), *p = get(100);
   free(p);
   pass_quarantine();
@@ -284,7 +284,7 @@ static void inside(void) {
   free(hide(p + 16));
 }
 
-static void inside_last(void) { // of a SuperSlab: behind it is a gap
+static void inside_last(void) { // the last block of a SuperSlab: behind it is a gap
   char *p = get(496);
   for (int i = 0; i < 20000 && ((uintptr_t)p + 512) % ((uintptr_t)2 << 20); i++) p = get(496);
   NEED(((uintptr_t)p + 512) % ((uintptr_t)2 << 20) == 0);
@@ -304,7 +304,7 @@ static void twice_young(void) { in_thread(in_nursery, (void *)twice_apart); }
 static void inside_young(void) { in_thread(in_nursery, (void *)inside); }
 
 // ---------------------------------------------------------------------------
-// What blocks are like.
+// Properties of blocks.
 
 static void not_reused_at_once(void) {
   char *p = get(100);
@@ -340,7 +340,7 @@ static void l2_is_random(void) {
 
 static void slabs_are_random(void) {
   int ascending = 0;
-  for (size_t size = 24; size <= 1016; size += 16) { // a class, hence a slab, each
+  for (size_t size = 24; size <= 1016; size += 16) { // each a class, hence a slab, of its own
     static char *last;
     char *p = (char *)((uintptr_t)get(size) & ~(uintptr_t)0xffff);
     ascending += last && p == last + 65536;
@@ -359,7 +359,7 @@ static void filled_with_poison(void) { filled(0xdf); }
 static void filled_with_zero(void) { filled(0); }
 static void not_filled(void) { filled(0x11); }
 
-// HAKMEM_ABORT=0: links of blocks on their way home are overwritten, and the program goes on.
+// HAKMEM_ABORT=0: links of blocks on their way to their owner are overwritten; the program goes on.
 static void *free_every_second(void *blocks) {
   char **p = blocks;
   for (int i = 0; i < 3000; i += 2) free(p[i]);
@@ -376,8 +376,8 @@ static void links_overwritten(void) {
   for (int i = 0; i < 20000; i++) get(100);
 }
 
-// HAKMEM_ABORT=0: two threads free the same block at the same moment, and the program goes on. Where
-// they share a busy processor with others each round may take a turn of all: not for long then.
+// HAKMEM_ABORT=0: two threads free the same block at the same moment; the program goes on. On
+// a processor shared with busy threads a round may wait for all of them: hence the time limit.
 enum { AT_ONCE = 60000 };
 static char *_Atomic at_once;
 static _Atomic int at_once_round, at_once_done;
@@ -430,7 +430,7 @@ static void gap_behind_superslab(void) {
   }
 }
 
-// Statistics look at all descriptors, and a gap's may be the first that is not there.
+// Statistics read all descriptors, and those of a gap may be the first that do not exist.
 static void every_count_of_superslabs(void) {
   for (int i = 0; i < 140; i++) { // two steps of descriptors, a gap each
     NEED(malloc((size_t)1020 << 10) && malloc((size_t)1020 << 10));

@@ -36,14 +36,14 @@ class Context:
         return os.path.join(self.bin, name)
 
     def run(self, *command, preload=True, also=(), env=None, wrap="", status=0, **options):
-        """Runs command in an environment of its own; returns (stdout, stderr) as text.
-        wrap: a shell command that is given the command as "$@"."""
+        """Runs command in its own environment; returns (stdout, stderr) as text. wrap: a shell
+        command that gets the command as "$@"."""
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
         libraries = ([self.library] if preload else []) + list(also)
         if preload:
             environment["EXPECT_HAKMEM"] = "1"
         environment |= env or {}
-        if libraries:  # only into the program itself, not into the shell
+        if libraries:  # only for the program itself, not for the shell
             command = ["/usr/bin/env", "LD_PRELOAD=" + ":".join(libraries), *command]
         if wrap:
             command = ["/bin/sh", "-c", wrap, "sh", *command]
@@ -62,7 +62,7 @@ def check(condition, *what):
 
 
 # ---------------------------------------------------------------------------
-# Start and end.
+# Start and end of a process.
 
 def constructors_and_destructors(c):
     c.run(c.program("life"), "constructors")
@@ -77,9 +77,9 @@ def options_before_constructors(c):
 
 
 def first_to_look_after_a_fork(c):
-    """The heap is repaired in a child before other libraries' handlers may allocate there."""
+    """The child's heap is repaired before other libraries' handlers may allocate in it."""
     out, _ = c.run(c.program("atfork"))
-    check(out == "1 of 2\n", out)  # the other starts the helper thread
+    check(out == "1 of 2\n", out)  # the other one starts the helper thread
 
 
 def main_exits_as_a_thread(c):
@@ -92,7 +92,7 @@ def exit_races_with_threads(c):
 
 
 def exit_in_a_handler(c):
-    """What the exit finds half-way is no misuse."""
+    """Whatever exit finds in an unfinished state is not reported as misuse."""
     for microseconds in range(300, 15000, 100):
         _, errors = c.run(c.program("exit_in_handler"), str(microseconds))
         check(errors == "", errors)
@@ -126,7 +126,7 @@ def closed_stdio(c):
 
 
 def empty_environment(c):
-    """A linked program: with a preload the environment is not empty."""
+    """A linked program, because with a preload the environment is not empty."""
     done = subprocess.run(["/usr/bin/env", "-i", c.program("life-linked"), "empty_environment"],
                           timeout=LIMIT, env={})
     check(done.returncode == 0, "status", done.returncode)
@@ -142,19 +142,19 @@ def dlopen_at_run_time(c):
 
 
 def cxx_loaded_at_run_time(c):
-    """operator new fails as in any C++ program, whenever the C++ library came."""
+    """operator new fails as in any C++ program, whenever the C++ library was loaded."""
     for function in "throws_bad_alloc", "asks_the_handler":
         c.run(c.program("cxx_host"), c.program("libcxx_plugin.so"), function)
 
 
 def cxx_linked_statically(c):
-    """operator new fails there as well as anywhere: what throws is taken out of the C++ library."""
+    """operator new fails there too; the throwing code is linked in from the C++ library."""
     c.run(c.program("new-static"), preload=False)
     c.run(c.program("new-static-libstdc++"), preload=False)
 
 
 def linked_statically_without_cxx(c):
-    """The whole of the archive in a C program, with no C++ library."""
+    """The whole archive in a C program, without a C++ library."""
     out, _ = c.run(c.program("hello-whole"), preload=False)
     check(out == "hello, world\n", repr(out))
     needed = subprocess.run(["readelf", "-dW", c.program("hello-whole")], text=True,
@@ -163,19 +163,19 @@ def linked_statically_without_cxx(c):
 
 
 def programs_own_malloc(c):
-    """What is defined by means of realloc and free goes to the program's own."""
+    """Functions built on realloc and free call the program's own."""
     c.run(c.program("own_malloc"))
 
 
 def addresses_in_the_program(c):
-    """Whose free and realloc are is found out once, where their addresses are the program's own."""
+    """Who owns free and realloc is found out once, if their addresses are the program's own."""
     out, _ = c.run(c.program("address_taken"))
     asked = re.fullmatch(r"taken, asked (\d+) times\n", out)
     check(asked and int(asked[1]) <= 4, out)
 
 
 def programs_own_operator_new(c):
-    """The forms of new and delete that the program has not replaced call those it has."""
+    """The forms of new and delete that the program does not replace call those it replaces."""
     c.run(c.program("own_new"))
     c.run(c.program("own_new-static"), preload=False)
 
@@ -197,7 +197,7 @@ def tls_is_small(c):
 
 
 def shadow_stacks_stay(c):
-    """The C library takes them from a process that loads a library without this mark."""
+    """The C library disables shadow stacks in a process that loads a library without this mark."""
     out = subprocess.run(["readelf", "-nW", c.library], text=True, stdout=subprocess.PIPE, check=True).stdout
     if platform.machine() != "x86_64":
         raise Skip("x86-64 alone has that mark")
@@ -222,7 +222,7 @@ def address_space_1_gib(c):
 
 
 def address_space_256_mib_small_then_huge(c):
-    """Memory that served small blocks until it was used up serves huge ones later."""
+    """Memory that small blocks used up serves huge blocks later."""
     _under_limit(c, 262144, 64, 4 << 20)
 
 
@@ -237,7 +237,7 @@ def data_limit_64_mib(c):
 def _valgrind(c, tool):
     if not shutil.which("valgrind"):
         raise Skip("no valgrind")
-    # Our malloc is to run, not the tool's.
+    # Our malloc must run, not the tool's.
     c.run("valgrind", "-q", f"--tool={tool}", "--soname-synonyms=somalloc=nouserintercepts",
           "--error-exitcode=9", c.program("hello"))
 
@@ -251,9 +251,9 @@ def valgrind_memcheck(c):
 
 
 def _own_kib(c, smaps):
-    """Resident: memory of no file, changed pages of files, and everything of the library. Not the other
-    pages of libc and the loader: all programs share them, and how many a fault maps depends on glibc's
-    build and on where it was loaded (200 KiB either way)."""
+    """Resident memory: anonymous memory, changed pages of files, and all pages of the library.
+    The other pages of libc and the loader do not count: all programs share them, and how many
+    a fault maps depends on glibc's build and load address (200 KiB either way)."""
     library, within, kib = os.path.realpath(c.library), False, 0
     for line in smaps.splitlines():
         if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
@@ -297,7 +297,7 @@ def help_lists_every_option(c):
             wanted += re.findall(r"^HAK_(?:OPTION|CHOICE|TEXT)\((\w+)", f.read(), re.M)
     missing = [name for name in wanted if not re.search(rf"\bHAKMEM_{name}\b", text)]
     check(not missing, "not in the table:", missing)
-    # Each of them in a row of its own, with a help text.
+    # Each option has a row of its own, with a help text.
     rows = re.findall(r"^ +HAKMEM_(\w+)", text, re.M)
     check(len(rows) == len(set(rows)) >= len(set(wanted)), "rows:", rows)
 
@@ -307,7 +307,7 @@ def unknown_option_names_the_nearest(c):
              "HAKMEM_QUEIT": "HAKMEM_QUIET", "HAKMEM_SS_LOOKUP": "HAKMEM_SS_LOOKUP_KIND"}
     for wrong, right in cases.items():
         err = _hello(c, **{wrong: "0"})
-        if wrong == "HAKMEM_SS_LOOKUP":  # too far away for a guess, perhaps
+        if wrong == "HAKMEM_SS_LOOKUP":  # perhaps too far away for a guess
             check(err.startswith(f"hakmem: unknown option {wrong}"), repr(err))
         else:
             check(err == f"hakmem: unknown option {wrong}, did you mean {right}?\n", repr(err))
@@ -336,7 +336,7 @@ def stats_as_text(c):
 
 
 def _consistent(stats):
-    """The sums that hold in every report."""
+    """The sums that must hold in every report."""
     check(stats["allocs"] >= 2, stats)
     check(stats["allocs"] == stats["tiny_allocs"] + stats["l2_allocs"] + stats["l25_allocs"]
           + stats["huge_allocs"] + stats["guard_allocs"] + stats["first_allocs"], "size ranges do not add up:", stats)
@@ -357,7 +357,7 @@ def stats_of_a_program_that_closes_stderr(c):
     env = {"HAKMEM_STATS": "json"}
     _consistent(json.loads(c.run(c.program("hello"), "close", env=env)[1]))
     check(c.run(c.program("hello"), "close")[1] == "", "something on stderr without being asked")
-    # Its own file, under the number that was kept.
+    # The program's own file is open under the number that was kept.
     own = os.path.join(c.folder, "own")
     check(c.run(c.program("hello"), "close-all", own, env=env)[1] == "", "stderr was closed altogether")
     check(os.path.getsize(own) == 0, "statistics in the program's file")
@@ -390,7 +390,7 @@ def stats_file_without_stats(c):
 
 
 def stats_file_with_a_long_name(c):
-    """The whole name or nothing: the first part of it is somebody else's file."""
+    """The whole name or nothing: a truncated name is somebody else's file."""
     folder = os.path.join(c.folder, "x" * 150, "x" * 150)
     folder += "x" * (350 - len(folder))
     os.makedirs(folder)
@@ -439,7 +439,7 @@ def setuid_programs_ignore_options(c):
         try:
             done = subprocess.run([program], env=env, text=True, stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, timeout=LIMIT, user=user, cwd="/")
-        except OSError as why:  # root without capabilities, a TMPDIR of root's own
+        except OSError as why:  # root without capabilities, or a TMPDIR of root's own
             raise Skip(f"user {user} cannot run {program}: {why.strerror}") from None
         check(done.returncode == 0 and done.stdout == "hello, world\n", done)
         return os.path.exists(file), done.stderr

@@ -23,7 +23,7 @@ static void check(void *p, size_t alignment, size_t size) {
   assert_true(malloc_usable_size(p) >= size);
 }
 
-// All of them, unless (glibc) the whole way to the next aligned address counts.
+// All usable bytes, unless glibc counts everything up to the next aligned address as usable.
 static size_t bytes_to_fill(void *p, size_t size) {
   size_t usable = malloc_usable_size(p);
   return on_hakmem() || usable < size + MIB ? usable : size;
@@ -129,7 +129,7 @@ static void aligned_alloc_refuses_no_power_of_two(void **state) {
 
 static void aligned_alloc_takes_any_size(void **state) {
   (void)state;
-  for (size_t size = 0; size < 300; size++) { // C23: need not be a multiple
+  for (size_t size = 0; size < 300; size++) { // C23: it need not be a multiple of the alignment
     void *p = aligned_alloc(64, size);
     check(p, 64, size);
     free(p);
@@ -167,7 +167,7 @@ static void page_aligned(void **state) {
 }
 
 #ifdef __GLIBC__
-// Before the constructors of all libraries: the process's first blocks.
+// Runs before the constructors of all libraries: allocates the process's first blocks.
 static void *early[2];
 static void allocate_early(int argc, char **argv, char **environment) {
   (void)argc, (void)argv;

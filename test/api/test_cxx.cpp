@@ -28,7 +28,7 @@ const std::size_t kSizes[] = {0,    1,    8,     16,    17,    100,   1000,    1
 
 bool OnHakmem() { return dlsym(RTLD_DEFAULT, "hak_version") != nullptr; }
 
-// The compiler may remove a new and delete it sees through.
+// Hides a value: the compiler may remove a new and delete that it sees through.
 template <typename T> T Hide(T value) {
   volatile T hidden = value;
   return hidden;
@@ -135,7 +135,7 @@ TEST(Delete, NullIsAllowedInEveryForm) {
   EXPECT_EQ(errno, 12345);
 }
 
-TEST(Delete, MixesWithFree) { // not promised by C++; programs do it all the same
+TEST(Delete, MixesWithFree) { // C++ does not promise this, but programs do it
   std::free(::operator new(100));
   ::operator delete(std::malloc(100));
 }
@@ -173,7 +173,7 @@ TEST(NoMemory, NothrowGivesNull) {
 
 int handler_calls;
 
-// Takes itself away at the third call: new must have asked again in between.
+// Removes itself at the third call, so new must have asked again after the first two.
 void CountingHandler() {
   if (++handler_calls == 3) std::set_new_handler(nullptr);
 }
@@ -208,8 +208,8 @@ TEST(NoMemory, HandlerMayThrowItsOwn) {
   std::set_new_handler(nullptr);
 }
 
-// [new.delete.single]: such a throw means a null pointer, not terminate. In a
-// child, so that terminate fails this test alone.
+// [new.delete.single]: such a throw must give a null pointer, not call terminate. The calls
+// run in a child process, so that terminate fails this test alone.
 bool NullInsteadOfThrow(void *(*allocate)()) {
   std::set_new_handler([] { throw std::bad_alloc(); });
   bool null = allocate() == nullptr;

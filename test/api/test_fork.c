@@ -1,6 +1,6 @@
-// test_fork.c: the child of a threaded program has a whole heap: it frees what
-// it inherited, allocates, starts threads and forks again. Every child has an
-// alarm, so that a lock held by a vanished thread fails instead of hanging.
+// test_fork.c: the child of a threaded program has a complete heap: it frees the blocks it
+// inherited, allocates, starts threads and forks again. Every child sets an alarm, so that a
+// lock held by a vanished thread fails the test instead of hanging it.
 
 #include "testing.h"
 
@@ -13,7 +13,7 @@
 
 enum { SLOTS = 512, WORKERS = 3, LIMIT = 60 };
 
-// Blocks on offer; each word is owned by whoever exchanged it out.
+// Blocks on offer: the thread that exchanges a block out of its slot owns it.
 typedef struct {
   size_t size;
   uint64_t seed;
@@ -107,7 +107,7 @@ static void two_hundred_forks_while_others_allocate(void **state) {
   stop_workers(thread);
 }
 
-// One link of the chain: has threads when it forks. Returns in the child.
+// One link of the chain: it has threads when it forks. Returns in the child.
 static void link_of_chain(unsigned depth) {
   alarm(LIMIT);
   for (size_t i = 0; i < SLOTS; i += 16) verify_and_free(atomic_exchange(&slots[i], NULL));
@@ -142,8 +142,8 @@ static void fork_chain(void **state) {
   stop_workers(thread);
 }
 
-// Memory of threads that were gone before the fork, or are lost by it, must
-// serve the child again: it may not grow by what it cannot see.
+// Memory of threads that ended before the fork, or that the fork lost, must serve the child
+// again: the child must not grow by memory that it cannot reach.
 static void child_uses_freed_memory_again(void **state) {
   (void)state;
   pid_t pid = fork();
@@ -155,7 +155,7 @@ static void child_uses_freed_memory_again(void **state) {
       for (size_t i = 0; i < COUNT(p); i++) memset(p[i] = malloc(8000), 1, 8000);
       for (size_t i = 0; i < COUNT(p); i++) free(p[i]);
     }
-    CHECK(rss_kib() < before + 40 * KIB); // 16 MiB live; 320 without reuse
+    CHECK(rss_kib() < before + 40 * KIB); // 16 MiB are live; 320 MiB without reuse
     _exit(0);
   }
   wait_for(pid);
@@ -172,7 +172,7 @@ static void handler(atomic_uint *calls) {
   header_t *blocks[20];
   for (size_t i = 0; i < COUNT(blocks); i++) blocks[i] = make(&random);
   for (size_t i = 0; i < COUNT(blocks); i++) verify_and_free(blocks[i]);
-  // What one handler leaves another one finds, perhaps in the other process.
+  // A block that one handler leaves is found by another one, perhaps in the other process.
   verify_and_free(atomic_exchange(&slots[random % SLOTS], make(&random)));
 }
 static void on_prepare(void) { handler(&prepared); }
@@ -200,7 +200,7 @@ static void atfork_handlers_allocate(void **state) {
   assert_int_equal(resumed, 50);
 }
 
-// In a process with one thread: the signal interrupts malloc itself.
+// In a process with one thread: the signal can interrupt malloc itself.
 static volatile sig_atomic_t forked;
 static void fork_in_handler(int signal) {
   (void)signal;
@@ -230,7 +230,7 @@ static void fork_inside_a_signal_handler(void **state) {
 static void vfork_and_exec(void **state) {
   (void)state;
 #ifndef __GLIBC__
-  skip(); // sh has another C library, which the preloaded library does not fit
+  skip(); // sh uses another C library, for which the preloaded library is not built
 #endif
   for (unsigned i = 0; i < 20; i++) {
     char *argument = strdup("exit 0");

@@ -1,6 +1,5 @@
-// test_glibc.c: glibc's view of the heap as a whole (mallinfo and friends), the
-// names that must resolve into libhakmem, and the libc functions whose results
-// a program frees.
+// test_glibc.c: glibc's view of the whole heap (mallinfo and others), the names that must
+// resolve into libhakmem, and the libc functions whose results a program frees.
 
 #include "testing.h"
 
@@ -54,7 +53,7 @@ static void *comes_and_goes(void *blocks) {
   return NULL;
 }
 
-// Whatever other threads do between two looks: no part is more than the whole.
+// Whatever other threads do between two readings, no part exceeds the whole.
 static void mallinfo2_of_a_busy_program(void **state) {
   (void)state;
   static void *blocks[2][400];
@@ -107,7 +106,7 @@ static void live_figures_are_exact(void **state) {
   }
 }
 
-// HAKMEM_GUARD=1: they have pages of their own, which are in no SuperSlab.
+// HAKMEM_GUARD=1: guarded blocks have pages of their own, which are in no SuperSlab.
 static void guarded_blocks_are_in_the_arena(void **state) {
   (void)state;
   const char *guard = getenv("HAKMEM_GUARD");
@@ -166,7 +165,7 @@ static void stats_go_to_stderr(void **state) {
   assert_int_equal(text[strlen(text) - 1], '\n');
 }
 
-// Enough of XML: tags nest, attributes are quoted, one root element.
+// Checks enough of XML: tags nest, attributes are quoted, there is one root element.
 static const char *xml_error(const char *at, const char *root) {
   char open_tags[16][32];
   unsigned depth = 0, roots = 0;
@@ -229,7 +228,7 @@ static void info_is_xml(void **state) {
 
 static void mallopt_is_honest(void **state) {
   (void)state;
-  if (!on_hakmem()) skip(); // glibc says 1 to everything
+  if (!on_hakmem()) skip(); // glibc returns 1 for everything
   assert_int_equal(mallopt(12345, 1), 0);
   assert_int_equal(mallopt(-12345, 1), 0);
   assert_int_equal(mallopt(M_ARENA_TEST, 8), 1); // a heap per thread: never below
@@ -275,7 +274,7 @@ static void every_name_is_ours(void **state) {
   }
 }
 
-// The block is usable, and HAKMEM's when HAKMEM is there.
+// The block must be usable, and it must be HAKMEM's when HAKMEM is loaded.
 static void release(void *p, size_t at_least) {
   assert_non_null(p);
   if (on_hakmem()) assert_true(FIND(bool (*)(const void *), "hak_owns")(p));
@@ -354,7 +353,7 @@ static void others_from_libc(void **state) {
   int *numbers = malloc(N * sizeof *numbers);
   uint64_t random = 5;
   for (int i = 0; i < N; i++) numbers[i] = (int)(chance(&random) >> 33);
-  qsort(numbers, N, sizeof *numbers, by_number); // has a buffer of its own
+  qsort(numbers, N, sizeof *numbers, by_number); // allocates a buffer of its own
   for (int i = 1; i < N; i++) assert_true(numbers[i - 1] <= numbers[i]);
   void *root = NULL;
   for (int i = 0; i < 1000; i++) assert_non_null(tsearch(&numbers[i], &root, by_number));

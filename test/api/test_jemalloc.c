@@ -1,11 +1,11 @@
 // test_jemalloc.c: mallocx, rallocx, xallocx, sallocx, dallocx, sdallocx, nallocx, as
-// jemalloc(3) describes them, and beside malloc's own functions.
+// jemalloc(3) describes them, and mixed with malloc's own functions.
 
 #include "testing.h"
 
 #include <cmocka.h>
 
-// There are none without the library.
+// Null without the library.
 void *mallocx(size_t size, int flags) __attribute__((weak));
 void *rallocx(void *p, size_t size, int flags) __attribute__((weak));
 size_t xallocx(void *p, size_t size, size_t extra, int flags) __attribute__((weak));
@@ -22,7 +22,7 @@ size_t nallocx(size_t size, int flags) __attribute__((weak));
 
 static const size_t some_sizes[] = {1, 16, 100, 1024, 1025, 9000, 57344, 57345, 70001, 500000, (1 << 20) + 1, 3 << 20};
 
-// Blocks that were full of something are what comes next.
+// Makes sure that the next blocks come from memory that was written to.
 static void make_dirty(size_t size) {
   void *p[8];
   for (size_t i = 0; i < COUNT(p); i++) memset(p[i] = mallocx(size, 0), 0xa5, size);
@@ -44,7 +44,7 @@ static void every_size_and_alignment(void **state) {
       assert_int_equal(real, malloc_usable_size(p));
       if (flags & ZERO) assert_true(all_zero(p, real));
       fill(p, real, s);
-      // What sdallocx may be told: anything from the request to the real size.
+      // sdallocx may be told any size from the request to the real size.
       size_t said = lg % 3 == 0 ? size : lg % 3 == 1 ? nallocx(size, flags) : real;
       assert_true(filled(p, real, s));
       if (lg == 20) free(p);
@@ -75,7 +75,7 @@ static void sizes_that_nothing_can_have(void **state) {
   dallocx(p, 0);
 }
 
-// From each size to each other: contents, alignment, zeros behind them.
+// From each size to every other: contents, alignment, zeros in the added bytes.
 static void reallocation(void **state) {
   (void)state;
   for (size_t a = 0; a < COUNT(some_sizes); a++) {
@@ -109,7 +109,7 @@ static void reallocation(void **state) {
   }
   void *p = rallocx(NULL, 100, 0);
   assert_true(sallocx(p, 0) >= 100);
-  free(realloc(p, 5000)); // and malloc's functions take it
+  free(realloc(p, 5000)); // malloc's functions accept the block too
 }
 
 static void resizing_in_place(void **state) {
@@ -132,7 +132,7 @@ static void resizing_in_place(void **state) {
   void *p = mallocx(70001, 0);
   size_t grown = xallocx(p, 100000, 0, 0);
   if (!getenv("HAKMEM_GUARD")) assert_true(grown >= 100000);
-  // What is already between size and size + extra stays as it is.
+  // A block whose size is already between size and size + extra stays as it is.
   const size_t usable = sallocx(p, 0);
   fill(p, usable, 1);
   assert_int_equal(xallocx(p, 66000, 100 << 20, 0), usable);

@@ -1,11 +1,11 @@
-// test_malloc.c: malloc, calloc, free, malloc_usable_size and the C23 sized
-// frees: what comes back, for every size, and what cannot come back.
+// test_malloc.c: malloc, calloc, free, malloc_usable_size and the C23 sized frees: what they
+// return for every size, and which requests must fail.
 
 #include "testing.h"
 
 #include <cmocka.h>
 
-#define RING 512 // live blocks while sizes are walked through
+#define RING 512 // live blocks while the test walks through the sizes
 
 typedef struct {
   unsigned char *p;
@@ -28,8 +28,8 @@ static void take(block_t *b, size_t size) {
   assert_int_equal((uintptr_t)b->p % required_alignment(size), 0);
   b->usable = malloc_usable_size(b->p);
   assert_true(b->usable >= size);
-  // A block wastes at most an eighth of itself, a borrowed one (docs/decisions/0033) two fifths,
-  // or what rounding to OS pages costs.
+  // A block wastes at most an eighth of itself, a borrowed one (docs/decisions/0033) at most
+  // two fifths, or what rounding up to OS pages costs.
   size_t waste = b->usable - size;
   if (size > 128 && waste > b->usable / 8) {
     if (size > 1024 && size <= 52 * KIB) assert_true(b->usable <= 56 * KIB && waste <= b->usable / 5 * 2);
@@ -113,7 +113,7 @@ static void calloc_is_zero_also_on_used_memory(void **state) {
   }
 }
 
-// The memory was used by blocks of another size, and went back in between.
+// Blocks of another size used the memory before and were freed in between.
 static void calloc_is_zero_where_another_size_was(void **state) {
   (void)state;
   enum { N = 4000 };
@@ -166,7 +166,7 @@ static void sparse_calloc_stays_untouched(void **state) {
     assert_int_equal(p[at], 0);
     p[at] = 1;
   }
-  assert_true(rss_kib() < before + 32 * KIB); // it may also fall: what tests before freed goes back
+  assert_true(rss_kib() < before + 32 * KIB); // may also fall: earlier tests' memory is returned
   free(p);
 }
 
@@ -274,7 +274,7 @@ static void free_keeps_errno(void **state) {
 
 static void success_keeps_errno_of_posix_memalign(void **state) {
   (void)state;
-  if (!on_hakmem()) skip(); // glibc sets it
+  if (!on_hakmem()) skip(); // glibc sets errno
   void *out;
   errno = 12345;
   assert_int_equal(posix_memalign(&out, 64, 1000), 0);
@@ -289,7 +289,7 @@ static void sized_frees(void **state) {
   void (*free_sized)(void *, size_t) = FIND(void (*)(void *, size_t), "free_sized");
   void (*free_aligned_sized)(void *, size_t, size_t) =
       FIND(void (*)(void *, size_t, size_t), "free_aligned_sized");
-  if (!on_hakmem()) skip(); // glibc of this age has neither
+  if (!on_hakmem()) skip(); // this version of glibc has neither
   assert_true(free_sized && free_aligned_sized);
   free_sized(NULL, 0);
   free_aligned_sized(NULL, 64, 0);
@@ -308,12 +308,12 @@ static void sized_frees(void **state) {
 static void cfree_frees(void **state) {
   (void)state;
   void (*cfree)(void *) = FIND(void (*)(void *), "cfree");
-  if (!on_hakmem()) skip(); // gone from glibc
+  if (!on_hakmem()) skip(); // glibc has removed it
   assert_non_null(hide((void *)(uintptr_t)cfree));
   size_t before = rss_kib();
   for (unsigned i = 0; i < 2000; i++) cfree(memset(malloc(MIB / 2), 1, MIB / 2));
   cfree(NULL);
-  assert_true(rss_kib() < before + 64 * KIB); // 1 GiB if it did not
+  assert_true(rss_kib() < before + 64 * KIB); // 1 GiB if cfree freed nothing
 }
 
 // ---------------------------------------------------------------------------

@@ -1,12 +1,12 @@
-// test_realloc.c: realloc and reallocarray: contents kept over every change of
-// tier, memory given back, failure without loss, growth without a second copy.
+// test_realloc.c: realloc and reallocarray: contents survive every change of tier, memory is
+// returned, a failure loses nothing, growth needs no second copy.
 
 #include "testing.h"
 
 #include <cmocka.h>
 #include <sys/wait.h>
 
-// Resizes p and checks what must have been kept.
+// Resizes p and checks that the contents were kept.
 static void *resized(void *p, size_t from, size_t to, uint64_t seed) {
   void *q = realloc(p, hide_size(to));
   assert_non_null(q);
@@ -99,7 +99,7 @@ static void usable_bytes_survive(void **state) {
 static void the_smallest_block_stays(void **state) {
   (void)state;
   if (getenv("HAKMEM_GUARD")) skip();
-  for (unsigned i = 0; i < 300; i++) assert_non_null(malloc(1)); // the process's first are of exact sizes
+  for (unsigned i = 0; i < 300; i++) assert_non_null(malloc(1)); // the first have exact sizes
   void *p = malloc(8);
   for (size_t size = 1; size <= 8; size++) assert_ptr_equal(realloc(p, size), p);
   free(p);
@@ -140,7 +140,7 @@ static void failure_leaves_the_block(void **state) {
     size_t size = tier_sizes[i];
     void *p = malloc(size), *q = hide(p);
     fill(p, size, i);
-    // Some whose number of slabs is small again if its upper half is lost.
+    // Includes sizes whose number of slabs becomes small if its upper half is lost.
     const size_t absurd[] = {SIZE_MAX - 4096,       (size_t)PTRDIFF_MAX, (size_t)PTRDIFF_MAX - 64 * KIB,
                              ((size_t)1 << 48) + 1, (size_t)1 << 62};
     for (size_t j = 0; j < COUNT(absurd); j++) {
@@ -176,7 +176,7 @@ static void array_overflow(void **state) {
 // ---------------------------------------------------------------------------
 // Memory.
 
-// Cut to less than half, contents move, whatever the kind: the next long block has those pages.
+// A block cut to less than half is moved in every size range: the next long block reuses its pages.
 static void cut_to_less_than_half_moves(void **state) {
   (void)state;
   const size_t froms[] = {1000, 30000, 200000, MIB}, tos[] = {480, 14000, 90000, 500000};
@@ -199,7 +199,7 @@ static void shrinking_gives_memory_back(void **state) {
       void *p = malloc(from);
       fill(p, from, i);
       p = resized(p, from, to, i);
-      // Half of what was there may stay idle, and one OS page of a mapping.
+      // Half of the old size may stay idle, plus one OS page for a mapping.
       assert_true(malloc_usable_size(p) <= from / 2 + 4096);
       free(p);
     }
@@ -215,7 +215,7 @@ static void shrinking_gives_memory_back(void **state) {
   free(p);
 }
 
-// In a child of its own, for its own highest RSS.
+// In a child process, so that the peak RSS is its own.
 static void growth_to_1_gib_never_holds_two_copies(void **state) {
   (void)state;
   pid_t pid = fork();
@@ -243,7 +243,7 @@ static void growth_to_1_gib_never_holds_two_copies(void **state) {
   assert_int_equal(status, 0);
 }
 
-// What grows by small steps below that is copied a few times per doubling, and one block at a time.
+// A block that grows by small steps is copied a few times per doubling, one block at a time.
 static void steps_are_few_copies(void **state) {
   (void)state;
   enum { BUFFERS = 3, STEP = 64, MOST = 50000 };
@@ -264,8 +264,8 @@ static void steps_are_few_copies(void **state) {
     if (i > 0) free(p[i]);
   }
   char *last = p[0];
-  // From 2 KiB to 50 KB there are 37 classes, and a growth by a quarter 15 times.
-  // The secure library's blocks have no more than was asked for, nor do any while some are guarded.
+  // There are 37 classes from 2 KiB to 50 KB; growth by a quarter needs 15 moves. Blocks of
+  // the secure library have no spare bytes, and neither has any block while some are guarded.
   bool exact = malloc_usable_size(last) == MOST / STEP * STEP || getenv("HAKMEM_GUARD");
   if (on_hakmem() && !exact) assert_in_range(moves, 0, BUFFERS * 20);
   free(last);

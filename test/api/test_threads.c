@@ -1,5 +1,5 @@
-// test_threads.c: threads that come and go, their destructors, small stacks,
-// cancellation, signals at a high rate; blocks that outlive their thread.
+// test_threads.c: threads that start and end, their destructors, small stacks, cancellation,
+// signals at a high rate; blocks that outlive their thread.
 
 #include "testing.h"
 
@@ -14,8 +14,8 @@
 
 #define THREADS_AT_ONCE 50
 
-// What is lost or in use. Empty SuperSlabs that are kept for the next threads, of which a busy machine
-// sees many at once, are neither.
+// RSS of memory that is lost or in use. Empty SuperSlabs kept for the next threads are
+// neither; a busy machine has many of them at once.
 static size_t trimmed_rss_kib(void) {
   int (*trim)(size_t) = FIND(int (*)(size_t), "malloc_trim");
   if (trim) trim(0);
@@ -55,7 +55,7 @@ static void use_every_tier(uint64_t seed, size_t limit) {
   }
 }
 
-// A tenth where each block lies beside guard pages, which takes system calls.
+// A tenth of the threads where each block lies beside guard pages, which cost system calls.
 static size_t many(size_t threads) { return getenv("HAKMEM_GUARD") ? threads / 10 : threads; }
 
 // Runs total threads, THREADS_AT_ONCE at a time.
@@ -82,8 +82,8 @@ static void *short_life(void *argument) {
   return NULL;
 }
 
-// The secure library's: each heap holds up to 256 KiB of freed blocks back, and they keep as much of
-// the slabs that they are in.
+// Only in the secure library: each heap holds back up to 256 KiB of freed blocks, and these
+// keep as much memory again of the slabs that they are in.
 static size_t held_kib(void) {
   size_t (*usable)(void *) = FIND(size_t (*)(void *), "malloc_usable_size");
   void *one = malloc(1);
@@ -92,7 +92,7 @@ static size_t held_kib(void) {
   return sealed ? THREADS_AT_ONCE * 2 * 256 : 0;
 }
 
-// Nor do those stay: they go back while other threads begin and end.
+// The kept SuperSlabs do not stay either: they are returned while other threads start and end.
 static bool comes_down_to(size_t kib) {
   kib += held_kib();
   for (int seconds = 0; seconds < 10 && rss_kib() > kib; seconds++) {
@@ -108,7 +108,7 @@ static void many_short_threads_leave_nothing(void **state) {
   size_t before = trimmed_rss_kib();
   uint64_t heaps = heaps_made();
   run_batches(many(100000), 0, short_life);
-  // 100 000 threads that left 50 bytes each would be above, or a tenth of them with 500 each.
+  // If 100 000 threads left 50 bytes each, or 10 000 left 500 each, RSS would exceed 4 MiB.
   assert_true(comes_down_to(before + 18 * KIB));
   assert_true(trimmed_rss_kib() <= before + 4 * KIB);
   assert_in_range(heaps_made(), 0, heaps + THREADS_AT_ONCE);
@@ -140,8 +140,8 @@ static void blocks_outlive_their_thread(void **state) {
   }
 }
 
-// What one thread leaves, freed by the main thread, is used again: 300 threads
-// that leave 4 MiB each must not need 1.2 GiB.
+// Blocks that one thread leaves and the main thread frees are reused: 300 threads that leave 4
+// MiB each must not need 1.2 GiB.
 static void *leave_4_mib(void *argument) {
   void **blocks = argument;
   for (size_t i = 0; i < 400; i++) memset(blocks[i] = malloc(10000), 1, 10000);
@@ -168,7 +168,7 @@ static void *stand_by(void *argument) {
   void *p = malloc(100 + AS_NUMBER(argument) % 900);
   CHECK(p);
   waiting++;
-  pthread_mutex_lock(&gate); // the main thread has it until all are there
+  pthread_mutex_lock(&gate); // the main thread holds it until all threads are there
   pthread_mutex_unlock(&gate);
   free(p);
   return NULL;
@@ -186,12 +186,12 @@ static void thousand_threads_at_once(void **state) {
   pthread_mutex_unlock(&gate);
   for (size_t i = 0; i < n; i++) pthread_join(thread[i], NULL);
   assert_int_equal(waiting, n);
-  if (error == EAGAIN) skip(); // so many are not allowed here
+  if (error == EAGAIN) skip(); // the system does not allow that many threads
   assert_int_equal(error, 0);
 }
 
 // ---------------------------------------------------------------------------
-// Key destructors, also after the allocator's own has run.
+// Key destructors, some of which run after the allocator's own.
 
 enum { KEYS = 6 };
 static pthread_key_t keys[KEYS];
@@ -210,8 +210,8 @@ static void at_end(void *value) {
   free(late->kept);
   unsigned key = late->key, round = late->round + 1;
   free(late);
-  // Again, and again, up to the last iteration the system makes. The last one
-  // leaves nothing.
+  // Sets the key again, up to the last iteration that the system makes. The last one leaves
+  // nothing.
   if (round == PTHREAD_DESTRUCTOR_ITERATIONS) return;
   late_t *again = malloc(sizeof *again);
   *again = (late_t){.key = key, .round = round, .kept = malloc(3000)};
@@ -333,7 +333,7 @@ static void profiling_signals(void **state) {
   }
 }
 
-// A handler that leaves by longjmp, interrupting computation between calls.
+// A handler that leaves by longjmp. It interrupts the program between calls of the allocator.
 static sigjmp_buf back;
 static void jump_out(int signal) {
   (void)signal;

@@ -1,5 +1,5 @@
-// testing.h: what the contract tests share. Nothing here allocates, so that a
-// test sees only its own allocations.
+// testing.h: helpers shared by the contract tests. Nothing here allocates, so that a test sees
+// only its own allocations.
 
 #ifndef TEST_API_TESTING_H
 #define TEST_API_TESTING_H
@@ -25,8 +25,8 @@
 #define GIB ((size_t)1 << 30)
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-// For places where cmocka's assertions cannot be used (other threads, children,
-// destructors): says what did not hold and ends the process with status 1.
+// For places where cmocka's assertions cannot be used (other threads, children, destructors):
+// prints the condition that does not hold and ends the process with status 1.
 #define CHECK(x)                                                                 \
   do {                                                                           \
     if (!(x)) {                                                                  \
@@ -36,8 +36,8 @@
     }                                                                            \
   } while (0)
 
-// The compiler must not know what it is given: it would fold or warn about the
-// deliberate misuse.
+// Hides the value from the compiler, which would otherwise fold the deliberate misuse or warn
+// about it.
 static inline void *hide(const void *p) {
   const void *volatile hidden = p;
   return (void *)(uintptr_t)hidden;
@@ -47,7 +47,7 @@ static inline size_t hide_size(size_t n) {
   return hidden;
 }
 
-// A size of each tier and of both sides of each limit between two of them.
+// Sizes in every tier and on both sides of every limit between two tiers.
 static const size_t tier_sizes[] __attribute__((unused)) = {
     1,     8,     16,    17,    100,    128,    129,    500,     1000,
     1024,  1025,  2000,  4096,  8000,   16384,  30000,  57344,   57345,
@@ -98,7 +98,7 @@ static inline bool all_zero(const void *p, size_t n) {
   return wrong == 0;
 }
 
-// xorshift64*: the tests' only source of chance, always from a fixed seed.
+// xorshift64*: the tests' only source of random numbers, always from a fixed seed.
 static inline uint64_t chance(uint64_t *state) {
   *state ^= *state >> 12;
   *state ^= *state << 25;
@@ -114,11 +114,11 @@ static inline uint64_t chance(uint64_t *state) {
 
 static inline bool on_hakmem(void) { return dlsym(RTLD_DEFAULT, "hak_version") != NULL; }
 
-#ifndef __GLIBC__ // the library has it, whatever the C library knows
+#ifndef __GLIBC__ // the library exports it, whatever the C library has
 #define pvalloc(size) (FIND(void *(*)(size_t), "pvalloc")(size))
 #endif
 
-// CTest sets EXPECT_HAKMEM: then a preload that did not happen is a failure.
+// CTest sets EXPECT_HAKMEM: then it is a failure if the library was not preloaded.
 static inline bool right_allocator(void) {
   if (getenv("EXPECT_HAKMEM") == NULL || on_hakmem()) return true;
   dprintf(2, "HAKMEM is not in this process\n");
@@ -127,7 +127,7 @@ static inline bool right_allocator(void) {
 
 #define RUN(tests) (right_allocator() ? cmocka_run_group_tests(tests, NULL, NULL) : 2)
 
-// Threads tell themselves apart by an argument that is a number.
+// Thread functions get their number as the argument.
 #define AS_NUMBER(argument) ((size_t)(uintptr_t)(argument))
 #define AS_ARGUMENT(number) ((void *)(uintptr_t)(number))
 

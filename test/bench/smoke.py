@@ -3,13 +3,13 @@
 
     python3 test/bench/smoke.py --build build --lib build/libhakmem.so [NAME…]
 
-Each runs with its quick arguments and the library preloaded. It has to end with status
-0 and to print one JSON object with a positive number of ops, elapsed time and peak RSS;
-with --net as well if it says that it can. How fast it was does not matter here.
+Each benchmark runs with its quick arguments and the library preloaded. It must end with status
+0 and print one JSON object with a positive number of ops, elapsed time and peak RSS; with
+--net too if it supports that. Its speed does not matter here.
 
-Benchmarks of kind "process" run foreign programs and are not tried. Programs that are
-not built, or need a command that is missing, are named; that none is built, or no suite
-found, is a failure.
+Benchmarks of kind "process" run foreign programs and are not tried. Programs that are not
+built, or that need a missing command, are named; it is a failure if none is built, or if no
+suite is found.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def bench(name="b", suite="core", **rest):
 
 
 def session_of(benchmarks, figures, floor=None):
-    """A session whose runs are given: {(benchmark, allocator): [(ns, rss), … by round]}."""
+    """A session with given runs: {(benchmark, allocator): [(ns, rss), … by round]}."""
     names = list(dict.fromkeys(a for _, a in figures))
     made = measure.Session(benchmarks, [Allocator(n) for n in names], BUILD, True, floor is not None, random.Random(1))
     for (b, a), runs in figures.items():
@@ -79,7 +79,7 @@ class Statistics(unittest.TestCase):
         self.assertEqual(summary.interval(list(range(1001))[::-1]), (25, 975))
 
     def test_rounds_are_pairs(self):
-        # A drift that hits both alike leaves no uncertainty in the ratio.
+        # A drift that affects both alike leaves no uncertainty in the ratio.
         for drift in ([1.0, 1.3, 2.0, 1.1, 5.0], [1.0, 1.3, 2.0, 1.1, 5.0, 0.7, 3.0]):
             low, high = summary.ratio_interval([3 * d for d in drift], [2 * d for d in drift],
                                                summary.draw_rounds(len(drift)))
@@ -102,7 +102,7 @@ class Statistics(unittest.TestCase):
         self.assertEqual(summary.exact_interval([1.0]), (0.0, math.inf))
 
     def test_intervals_hold_the_truth_in_95_percent(self):
-        # Noise as of run times: usually some per cent, now and then half as much again.
+        # Noise like that of run times: usually some per cent, now and then half as much again.
         dice = random.Random(5)
 
         def run():
@@ -173,7 +173,7 @@ class Summary(unittest.TestCase):
         rows = summary.summarise(session, "system")["rows"]
         self.assertEqual(rows[1]["time_ratio"], 0.5)
         self.assertEqual(rows[1]["floor"], 2.0)
-        self.assertEqual(rows[1]["cpu_ratio"], 0.6)  # of runs without the floor
+        self.assertEqual(rows[1]["cpu_ratio"], 0.6)  # of runs less the floor
 
     def test_a_floor_that_a_run_undercuts_is_not_subtracted(self):
         session = session_of([bench("x", net=True)], {("x", "system"): [(10, 1)] * 3,
@@ -295,7 +295,7 @@ class Packages(unittest.TestCase):
 
 
 class UserErrors(unittest.TestCase):
-    """Each is a line, before anything is measured."""
+    """Each problem is one line, printed before anything is measured."""
 
     def compare(self, *arguments, tool="compare.py"):
         done = subprocess.run([sys.executable, "-B", ROOT / "bench" / tool, *arguments], capture_output=True, text=True,
@@ -424,7 +424,7 @@ class Suites(unittest.TestCase):
 
 
 class Processes(unittest.TestCase):
-    """Kind "process", run for real under the system allocator and a copy of it."""
+    """Kind "process", really run, under the system allocator and a copy of it."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

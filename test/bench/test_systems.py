@@ -22,12 +22,12 @@ NAMES = [*(f"F{i}" for i in range(1, 7)), *(f"S{i}" for i in range(1, 11)), *(f"
          *(f"X{i}" for i in range(1, 9))]
 OPTIONS = {row[0] for _, row in calls(ROOT / "src" / "core" / "options.def")}
 COUNTERS = {row[0] for _, row in calls(ROOT / "src" / "base" / "stats.def")}
-# Totals, and columns of the classes, of HAKMEM_STATS=json.
+# Totals of HAKMEM_STATS=json, and columns of its classes.
 TOTALS = {"allocs", "l2_allocs", "superslab_bytes", "refills", "refill_blocks", "slabs"}
 
 
 def rows() -> dict[str, list[str]]:
-    """Name of the row -> its cells, from the tables with five columns."""
+    """Maps the name of a row to its cells, from the tables with five columns."""
     lines = [line.strip("| ").split(" | ") if " | " in line else [] for line in DOC.replace("| |", "|  |").splitlines()]
     return {cells[0].split()[0]: cells for cells in lines if re.match(r"[FSMX]\d+ \w", cells[0] if cells else "")}
 

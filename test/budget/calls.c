@@ -25,7 +25,7 @@ static uint32_t next(void) {
   return state ^= state << 5;
 }
 
-// Mostly small, now and then of each larger kind.
+// Mostly small; now and then one of each larger kind.
 static size_t some_size(void) {
   uint32_t r = next();
   if (r % 1024 == 0) return 1200000 + (r >> 12) % 1000000;
@@ -89,7 +89,7 @@ static void handover(long count) {
   for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
 }
 
-// operator new and delete by their names in the C++ ABI: of the preloaded library, no C++ runtime.
+// operator new and delete by their C++ ABI names: from the preloaded library, no C++ runtime.
 void *_Znwm(size_t) __attribute__((weak));
 void *_ZnwmSt11align_val_t(size_t, size_t) __attribute__((weak));
 void _ZdlPvm(void *, size_t) __attribute__((weak));

@@ -4,15 +4,15 @@
     python3 test/budget/run.py [--build build] [--update | --runs N] [NAME…]
 
 Every workload makes the same calls in every run. Counted are, under cachegrind, the
-instructions executed in the library's own code ("library") and in the whole process
-("total": with the program and what the C library does for it, memset and memcpy above
-all), and, outside valgrind, the minor page faults. bench/budgets.json holds what each
-may be, per compiler, major version and architecture; other compilers are skipped by
-name (status 77). A count above its budget by more than the tolerance fails, if the least
-of three is; one below it by more than 3 % is a note: lower the budget.
+instructions executed in the library's own code ("library") and in the whole process ("total":
+the program and what the C library does for it, above all memset and memcpy), and, outside
+valgrind, the minor page faults. bench/budgets.json holds the limit of each count, per
+compiler, major version and architecture; other compilers are skipped by name (status 77). A
+count fails if the least of three measurements exceeds its budget by more than the tolerance; a
+count more than 3 % below its budget gives a note: lower the budget.
 
---update measures and writes the budgets of this platform (NAME…: of these workloads).
---runs N measures N times and prints how far the counts differ.
+--update measures and writes the budgets of this platform (with NAME…: only of these workloads).
+--runs N measures N times and prints how much the counts differ.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from userfiles import loadable  # noqa: E402
 BUDGETS = REPO / "bench" / "budgets.json"
 SKIPPED = 77
 FAULT_RUNS = 3  # their median
-AGAIN = 2  # measurements more of a workload that is over its budget
+AGAIN = 2  # more measurements of a workload that exceeds its budget
 FAULT_SLACK = 16  # pages
 LOWER = 0.03
 
-# The C library's share depends on its version and on the CPU, hence more room for totals.
+# The C library's share depends on its version and on the CPU, so totals get more tolerance.
 TOLERANCE = {"library": 0.01, "total": 0.05, "faults": 0.02}
 UNIT = {"library": "instructions in the library", "total": "instructions in all", "faults": "page faults"}
 
@@ -59,16 +59,16 @@ WORKLOADS = {
     "others": ("budget_calls", "others", "150000"),
     "hello": ("budget_calls", "hello"),
 }
-# The start of a process is mostly the dynamic linker's work, which is not ours to budget.
+# The start of a process is mostly the dynamic linker's work, which has no budget here.
 NO_TOTAL = ("hello",)
 
-# Nothing else from the environment: its size alone changes what a process start executes.
-# Huge pages come when the system has some, the helper thread runs by the clock.
+# Nothing else from the environment: its size alone changes what a process start executes. Huge
+# pages depend on what the system has free; the helper thread runs by the clock.
 ENVIRONMENT = {"HAKMEM_THP": "never", "HAKMEM_BACKGROUND": "0", "LC_ALL": "C"}
 
 
 def platform_key(build: Path) -> str:
-    """gcc-12-x86_64, from the compiler that CMake found."""
+    """gcc-12-x86_64, for instance: from the compiler that CMake found."""
     for file in sorted(build.glob("CMakeFiles/*/CMakeCCompiler.cmake")):
         text = file.read_text(encoding="utf-8", errors="replace")
         identity = re.search(r'set\(CMAKE_C_COMPILER_ID "([^"]+)"\)', text)
@@ -80,7 +80,7 @@ def platform_key(build: Path) -> str:
 
 
 def source_folder(build: Path) -> str:
-    """src as the compiler was told it; not what symbolic links make of it here."""
+    """src as the compiler was given it, without resolving symbolic links here."""
     found = re.search(r"^CMAKE_HOME_DIRECTORY:\w+=(.+)$", (build / "CMakeCache.txt").read_text(), re.MULTILINE)
     return f"{found[1]}/src" if found else str(REPO / "src")
 
@@ -115,7 +115,7 @@ def instructions(command: list[str], library: Path, source: str) -> dict[str, in
 
 
 def faults_counted() -> bool:
-    """Resident pages are asked for with MADV_POPULATE_WRITE: without it there are more faults."""
+    """MADV_POPULATE_WRITE gets resident pages without faults; without it there are more faults."""
     version = re.match(r"(\d+)\.(\d+)", platform.release())
     return bool(version) and (int(version[1]), int(version[2])) >= (5, 14)
 
@@ -144,7 +144,7 @@ def measure(name: str, build: Path) -> dict[str, int]:
 
 
 def judge(name: str, kind: str, count: int, budget: int) -> tuple[str, str]:
-    """("ok", "lower" or "over", what to print)."""
+    """Returns ("ok", "lower" or "over", the text to print)."""
     change = (count - budget) / budget
     line = f"{name}: {count:,} {UNIT[kind]}, budget {budget:,} ({100 * change:+.1f} %)"
     slack = FAULT_SLACK if kind == "faults" else 0
@@ -158,8 +158,8 @@ def judge(name: str, kind: str, count: int, budget: int) -> tuple[str, str]:
 
 
 def least_if_over(name: str, build: Path, budget: dict[str, int]) -> dict[str, int]:
-    """The counts of a workload: of several measurements the least if one is over its budget. Threads that
-    wait for each other and pages that are there already make a little difference."""
+    """The counts of a workload; if one exceeds its budget, the least of several measurements.
+    Threads that wait for each other and pages already present make a small difference."""
     counts = measure(name, build)
     if any(judge(name, kind, count, budget[kind])[0] == "over" for kind, count in counts.items() if kind in budget):
         for more in [measure(name, build) for _ in range(AGAIN)]:

@@ -1,6 +1,6 @@
-// cmocka.h: as much of cmocka's interface as the tests here use, for C libraries and
-// machines that Debian has no cmocka for (docs/platforms.md). A failed assertion ends its
-// test, all tests are run, and the number of failed ones is the result.
+// cmocka.h: the part of cmocka's interface that the tests here use, for C libraries and
+// machines for which Debian has no cmocka (docs/platforms.md). A failed assertion ends its
+// test; all tests are run; the result is the number of failed ones.
 
 #ifndef TEST_CMOCKA_CMOCKA_H
 #define TEST_CMOCKA_CMOCKA_H
@@ -15,12 +15,12 @@
 struct CMUnitTest {
   const char *name;
   void (*run)(void **state);
-  int (*set_up)(void **state), (*tear_down)(void **state); // may be NULL; 0: done
+  int (*set_up)(void **state), (*tear_down)(void **state); // may be NULL; they return 0 on success
   void *state;
 };
 #define cmocka_unit_test(function) {#function, function, NULL, NULL, NULL}
 
-static jmp_buf cmocka_end_of_test_; // given 1: it failed, 2: it was skipped
+static jmp_buf cmocka_end_of_test_; // longjmp's value 1: the test failed, 2: it was skipped
 
 __attribute__((noreturn, format(printf, 3, 4), unused)) static void cmocka_fail_(
     const char *file, int line, const char *format, ...) {

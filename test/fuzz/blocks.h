@@ -1,6 +1,6 @@
-// blocks.h: the fuzzer's own picture of the heap: 2,048 slots for blocks, outside
-// the allocator under test. One thread at a time holds a slot. Each block is full of
-// a pattern of its own; shadow.h notices when two blocks share a byte.
+// blocks.h: the fuzzer's own record of the heap, outside the allocator under test: 2,048 slots
+// for blocks. One thread at a time holds a slot. Each block is filled with a pattern of its
+// own; shadow.h detects two blocks that share a byte.
 
 #ifndef TEST_FUZZ_BLOCKS_H
 #define TEST_FUZZ_BLOCKS_H
@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-// A finding: libFuzzer and AFL++ take SIGABRT for a crash and keep the input.
+// A finding: libFuzzer and AFL++ take the trap for a crash and keep the input.
 #define CHECK(x)                                                                          \
   do {                                                                                    \
     if (!(x)) {                                                                           \
@@ -17,19 +17,19 @@
       __builtin_trap();                                                                   \
     }                                                                                     \
   } while (0)
-static int report_fd = 2; // malloc_stats's output goes elsewhere, findings do not
+static int report_fd = 2; // malloc_stats's output is redirected, findings are not
 
 #define STRESS_HAK 1
 #include "../stress/shadow.h"
 
 enum { SLOTS = 2048, SLOTS_PER_BYTE = SLOTS / 256 };
 #define MIB ((size_t)1 << 20)
-#define MARKED MIB // of a block above twice that, the first and last of it are in the shadow
+#define MARKED MIB // above twice that, only a block's first and last MARKED bytes are in the shadow
 
 typedef struct {
   atomic_flag held;
   unsigned char *p;
-  size_t size, usable, alignment; // as asked for; as malloc_usable_size says
+  size_t size, usable, alignment; // as asked for, but usable: as malloc_usable_size says
   uint64_t seed;
   bool resized; // by realloc, which may leave a block larger than a new one would be
 } slot_t;
@@ -45,8 +45,8 @@ static void let_go(slot_t *slot) {
 }
 
 // ---------------------------------------------------------------------------
-// Contents. Above 2 KiB: both ends, and a word at the start of OS pages between; of
-// large blocks not in every OS page, for the page faults take most of the time.
+// Contents. Above 2 KiB: both ends, and a word at the start of OS pages between; in large
+// blocks not in every OS page, because page faults would take most of the time.
 
 static size_t stride(size_t size) {
   return size <= 64 * 1024 ? 4096 : size <= 4 * MIB ? 16384 : size / 256 & ~(size_t)4095;
@@ -58,7 +58,7 @@ static void compare(unsigned char *at, uint64_t word, size_t n) {
   CHECK(memcmp(at, &word, n) == 0 /* contents kept */);
 }
 
-// The bytes of [from, to) that lie below limit.
+// Visits the bytes of [from, to) that lie below limit.
 static void visit(unsigned char *p, size_t from, size_t to, size_t limit, uint64_t seed,
                   visit_t *each) {
   if (to > limit) to = limit;
@@ -79,7 +79,7 @@ static void each_word(unsigned char *p, size_t size, size_t limit, uint64_t seed
 
 static void check_zero(const unsigned char *p, size_t size) {
   static const unsigned char zero[4096];
-  for (size_t at = 0; at < size; at += at ? stride(size) : 4096) { // where patterns are
+  for (size_t at = 0; at < size; at += at ? stride(size) : 4096) { // where the patterns are
     size_t n = size - at < 4096 ? size - at : 4096;
     CHECK(memcmp(p + at, zero, n) == 0 /* calloc */);
   }
@@ -101,7 +101,7 @@ static void verify(const slot_t *slot) {
   CHECK(hak_malloc_usable_size(slot->p) == slot->usable);
 }
 
-// A block that has just been handed out for size bytes.
+// Records a block that was just handed out for size bytes.
 static void keep(slot_t *slot, void *p, size_t size, size_t alignment, uint64_t seed) {
   CHECK((uintptr_t)p % (alignment < 16 ? 16 : alignment) == 0);
   slot->p = p;
@@ -117,7 +117,7 @@ static void keep(slot_t *slot, void *p, size_t size, size_t alignment, uint64_t 
   atomic_fetch_add(&live_bytes, slot->usable);
 }
 
-// Before the block goes back, or may move: others may get its bytes from now on.
+// Called before the block is freed or may move: other blocks may get its bytes from now on.
 static void forget(slot_t *slot) {
   verify(slot);
   mark(slot, false);

@@ -1,10 +1,10 @@
-// fuzz_ops.c: the fuzz target. An input (input.h) is a sequence of calls of the whole
-// API by up to four threads, with options and failing system calls; a shadow of the
-// heap (blocks.h) checks contents, overlap, alignment, usable sizes, errno and zeros;
-// at the end of an input nothing may be left over.
+// fuzz_ops.c: the fuzz target. An input (input.h) is a sequence of calls of the whole API by
+// up to four threads, with options and failing system calls. A shadow of the heap (blocks.h)
+// checks contents, overlap, alignment, usable sizes, errno and zeros. At the end of an input
+// nothing may be left over.
 //
-// The allocator's globals outlive an input, as in any process: what one input leaves
-// (unless hak_trim takes it back) is the next one's start.
+// The allocator's globals outlive an input, as in any process: the next input starts with what
+// one input leaves (unless hak_trim returns it).
 
 #include "blocks.h"
 
@@ -65,7 +65,7 @@ static bool may_refuse(size_t size, size_t alignment) {
          (header.at_once && faults_planned);
 }
 
-// p is the result of a call that may give NULL with errno = ENOMEM.
+// p is the result of a call that may return NULL with errno = ENOMEM.
 static bool got_block(const void *p, size_t size, size_t alignment) {
   int error = errno;
   if (p) {
@@ -86,8 +86,8 @@ static bool fresh(const void *p, size_t size, size_t alignment) {
 
 static uint64_t seed_of(const op_t *op) { return (uint64_t)(op - ops) << 16 | op->argument; }
 
-// Called so that the compiler does not know them: it may take any alignment it passes
-// for a power of two.
+// Called through pointers that hide the function: the compiler may assume that any alignment
+// passed to it is a power of two.
 typedef void *aligned_t(size_t alignment, size_t size);
 static aligned_t *volatile const std_aligned_alloc = aligned_alloc;
 static aligned_t *volatile const std_memalign = memalign;
@@ -127,7 +127,7 @@ static void allocate_aligned(slot_t *slot, const op_t *op, size_t size) {
 
 static void allocate_posix(slot_t *slot, const op_t *op, size_t size) {
   size_t alignment = alignment_of(op->argument);
-  void *p = slot; // any value to be left alone
+  void *p = slot; // any value; the call must not change it
   errno = UNTOUCHED;
   int result = op->variant & 1 ? posix_memalign(&p, alignment, size)
                                : hak_posix_memalign(&p, alignment, size);
@@ -148,7 +148,7 @@ static void allocate_new(slot_t *slot, const op_t *op, size_t size) {
   size_t alignment = 16;
   void *p;
   errno = UNTOUCHED;
-  // The forms that throw: only where they cannot.
+  // The throwing forms are called only where they cannot throw.
   bool sure = !faults_planned && !atomic_load(&faults) && size < SURE_SIZE;
   switch (op->variant) {
   default: p = _ZnwmRKSt9nothrow_t(size, NULL); break;
@@ -182,7 +182,7 @@ static void allocate_zeroed(slot_t *slot, const op_t *op, size_t size) {
   keep(slot, p, total, 1, seed_of(op));
 }
 
-// jemalloc's functions: a block is as if its whole real size had been asked for.
+// jemalloc's functions: a block counts as if its whole real size had been asked for.
 static void allocate_real(slot_t *slot, const op_t *op, size_t size) {
   int flags = op->argument & 0x7f; // the alignment, and whether zeroed
   if ((flags & 0x3f) > 30) flags &= 0x4f;
@@ -240,7 +240,7 @@ static void resize(slot_t *slot, const op_t *op) {
                 .seed = slot->seed,
                 .resized = slot->resized};
   if (op->kind == OP_REALLOCARRAY && op->variant & 2) {
-    // Volatile: no warning, please. The product would be small without its upper half.
+    // Volatile avoids a warning. Without its upper half the product would be small.
     volatile size_t too_many = SIZE_MAX / 16 + 2 + op->argument % 64;
     errno = UNTOUCHED;
     CHECK(!hak_reallocarray(old.p, too_many, 16) && errno == ENOMEM);
@@ -279,7 +279,7 @@ static void call_free(const op_t *op, void *p, size_t size, size_t alignment, bo
     default: free_aligned_sized(p, alignment, size); return;
     }
   case OP_DELETE:
-    // No operator knows the size of what realloc made.
+    // No operator knows the size of a block that realloc made.
     switch (resized ? 0 : alignment > 16 && op->variant == 1 ? 4 : op->variant) {
     case 0: _ZdlPv(p); return;
     case 1: _ZdlPvm(p, size); return;
@@ -324,8 +324,8 @@ static void inspect(const slot_t *slot) {
   CHECK(hak_owns(slot->p) && hak_owns(slot->p + (slot->usable ? slot->usable - 1 : 0)));
 }
 
-// Whether a second free of a block that was just freed is noticed at once, by either library
-// (docs/security.md): blocks of other threads are looked at later, in the default one.
+// Whether either library notices at once that a block just freed is freed again
+// (docs/security.md): the default library checks blocks of other threads only later.
 static bool freed_here(const void *p, size_t usable) {
   hak_slab_t *slab = hak_slab_lookup(p);
   if (HAK_SECURE || slab == NULL || usable > HAK_L2_MAX) return true;
@@ -350,7 +350,7 @@ static void call_wrongly(slot_t *slot, const op_t *op) {
   switch (op->argument % 8) {
   case 0: free(p + 1 + op->code % 15); return;
   case 1: free(slots); return;
-  case 2: // says so, and frees it; not in the secure library
+  case 2: // reported, and the block is freed; not in the secure library
     if (!HAK_SECURE) forget(slot), slot->p = NULL;
     hak_free_sized(p, 2 * usable + 100);
     return;
@@ -373,8 +373,8 @@ static void call_wrongly(slot_t *slot, const op_t *op) {
   else free(slots);
 }
 
-// A wrong call with HAKMEM_ABORT=0, of the first block from slot on: it is reported, once, and
-// nothing else has changed.
+// A wrong call with HAKMEM_ABORT=0, on the first block from slot on: it is reported once, and
+// nothing else changes.
 static void misuse(slot_t *slot, const op_t *op) {
   if (header.at_once) return; // a report could be another thread's
   for (size_t i = 0; i < SLOTS && !slot->p; i++)
@@ -406,7 +406,7 @@ static void check_stats(const hak_stats_t *s) {
   if (header.at_once) return; // figures of running threads are only nearly exact
   CHECK(s->allocs - s->frees == s->live_blocks);
   CHECK(s->peak_bytes >= s->mapped_bytes);
-  // More: what other threads freed and still hold back.
+  // They may exceed it by what other threads freed and still hold back.
   CHECK(s->live_blocks >= atomic_load(&live_blocks));
   CHECK(s->live_bytes >= atomic_load(&live_bytes));
 }
@@ -496,7 +496,7 @@ static void clear_slot(slot_t *slot, const op_t *op) {
   if (slot->p) release(slot, &freeing);
 }
 
-// each for n slots from the operation's on; `step` apart.
+// Calls each on every step-th of the n slots from the operation's on.
 static void for_slots(const op_t *op, size_t n, size_t step, each_t *each) {
   for (size_t i = 0; i < n; i += step) {
     slot_t *slot = &slots[(op->slot * SLOTS_PER_BYTE + i) % SLOTS];
@@ -506,14 +506,14 @@ static void for_slots(const op_t *op, size_t n, size_t step, each_t *each) {
   }
 }
 
-// As many as give at most 1 MiB, or two.
+// As many blocks as fit into 1 MiB, or two blocks.
 static size_t row_length(const op_t *op) {
   size_t size = size_of(op->code, 0), most = size > MIB / 2 ? 2 : MIB / (size + 1);
   size_t n = op->argument % 1100;
   return n < most ? n : most;
 }
 
-// A key's destructor that runs after the heap has left its thread, twice: frees and
+// A key's destructor that runs twice after the heap has left its thread: it frees and
 // allocates.
 static pthread_key_t late_key;
 static void late_work(void *op) {
@@ -536,7 +536,7 @@ static void do_op(const op_t *op) {
   case OP_REPORT: report(op); return;
   case OP_TRIM: trim(op); return;
   case OP_FAULT: plan_faults(op->argument & HAK_FAULT_ALL, op->code & 63, op->variant & 1); return;
-  case OP_END: // of one that is not the caller
+  case OP_END: // ends a thread that is not the caller
     if (op->thread && op->variant & 1) pthread_setspecific(late_key, op);
     return;
   case OP_SWITCH:
@@ -566,7 +566,7 @@ static void do_op(const op_t *op) {
 typedef struct {
   pthread_t thread;
   unsigned number;
-  bool alive;      // it has been started and not joined
+  bool alive;      // started and not joined
   size_t from, to; // its part of ops; to == 0: end (in turn)
   sem_t go, done;
 } worker_t;
@@ -582,7 +582,7 @@ static void join(worker_t *w) {
   w->alive = false;
 }
 
-// At once: all operations of its own, up to an END. In turn: a part whenever told.
+// At once: does all operations of the thread, up to an END. In turn: does a part each time.
 static void *run_at_once(void *argument) {
   worker_t *w = argument;
   for (; w->from < op_count; w->from++) {
@@ -610,7 +610,7 @@ static void all_at_once(void) {
       if (!w->alive) continue;
       join(w);
       if (w->from == op_count) continue;
-      start(w, run_at_once); // the next life goes on where this one ended
+      start(w, run_at_once); // the next life continues where this one ended
       more = true;
     }
   }
@@ -656,7 +656,7 @@ static void in_turn(void) {
 // An input
 
 static void set_options(void) {
-  static bool read_once[8]; // the environment's word counts for what it sets
+  static bool read_once[8]; // what the environment sets takes precedence
   static const char *names[] = {"LRU_CAP", "FULL_MARK", "REMOTE_PENDING", "REFILL_BATCH",
                                 "PREFAULT", "PREWARM", "WARM_PREFILL", "TIERS"};
   static const hak_opt_t options[] = {
@@ -672,8 +672,8 @@ static void set_options(void) {
   }
 }
 
-// What quarantines hold back counts as live: this thread's, and those of nurseries, which outlive
-// the threads that shared them.
+// Blocks held back in quarantines count as live, so this empties them: this thread's, and
+// those of nurseries, which outlive the threads that shared them.
 static void let_held_go(void) {
   if (hak_tls_heap->id) hak_quarantine_flush(hak_tls_heap);
   for (uint32_t id = 1; id <= hak_heap_count(); id++) {
@@ -695,7 +695,7 @@ static void check_end(const hak_stats_t *before) {
   CHECK(now.allocs - before->allocs >= atomic_load(&handed_out));
   CHECK(now.huge_bytes == 0);
   CHECK(now.peak_bytes >= now.mapped_bytes);
-  // One to use, one to tidy, for each thread; and 20 commons.
+  // Per thread one heap to use and one to tidy up; and 20 commons.
   CHECK(now.heaps <= 2 * THREADS_MAX + 1 + 20);
   if (header.keep) return;
   hak_trim(0);
@@ -708,7 +708,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
   report_fd = dup(2);
   null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
   null_file = fdopen(null_fd, "w");
-  pthread_key_create(&late_key, late_work); // younger than the heap's: its turn is later
+  pthread_key_create(&late_key, late_work); // made after the heap's key: it runs later
   shadow_init();
   for (unsigned i = 0; i < THREADS_MAX; i++) {
     workers[i].number = i;

@@ -1,4 +1,4 @@
-// input.h: what the bytes of an input mean. Every string of bytes is an input.
+// input.h: the meaning of an input's bytes. Every string of bytes is an input.
 //
 //   header   8 bytes: threads, options, the first fault plan (hak_header_t)
 //   records  6 bytes each: operation + variant, slot, code (2), argument (2)
@@ -17,7 +17,7 @@
 
 enum { HEADER_BYTES = 8, RECORD_BYTES = 6, OPS_MAX = 2000, THREADS_MAX = 4 };
 
-// SWITCH says which thread does the operations that follow; END ends that thread, half
+// SWITCH selects the thread that does the operations that follow; END ends that thread, half
 // of the time with late destructors that allocate.
 typedef enum {
   OP_MALLOC, OP_CALLOC, OP_REALLOC, OP_REALLOCARRAY, OP_ALIGNED_ALLOC, OP_POSIX_MEMALIGN,
@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
   unsigned threads;  // 1..4
   bool at_once;      // threads run freely; else one operation at a time, repeatable
-  bool keep;         // what the heap keeps is left for the next input
+  bool keep;         // the next input starts with what the heap keeps
   unsigned fault_kinds, fault_skip; // armed at the start, 0: none
   bool fault_once;
   uint64_t lru_cap, full_mark, remote_pending, refill_batch, prefault, prewarm, warm_prefill, tiers;
@@ -86,7 +86,7 @@ static inline size_t read_ops(const uint8_t *b, size_t size, unsigned threads, o
   return n;
 }
 
-// Most sizes are small; the edges of classes and tiers, and the absurd, are there too.
+// Most sizes are small; the edges of classes and tiers and absurd sizes occur too.
 static inline size_t size_of(uint16_t code, size_t before) {
   size_t m = code & 0xfff;
   switch (code >> 12) {
@@ -99,7 +99,7 @@ static inline size_t size_of(uint16_t code, size_t before) {
   case 12: return (m % 600) * 4096 + m / 600 - 3;             // OS pages
   case 13: return before + m % 64 - 8;                        // a little more or less
   case 14: return before / 2 + m % 16 * before / 8;           // to 2.4 times
-  case 15: // half of them cannot be had
+  case 15: // half of them are impossible
     return m & 1 ? m & 2 ? SIZE_MAX - m : (size_t)PTRDIFF_MAX - (m >> 4) + (m >> 2 & 3) * 16
                  : (size_t)1 << (24 + m % 21);
   }
@@ -108,7 +108,7 @@ static inline size_t size_of(uint16_t code, size_t before) {
 static inline size_t alignment_of(uint16_t argument) {
   unsigned shift = argument & 31;
   if (shift < 24) return (size_t)1 << shift;
-  if (shift < 28) return argument >> 5; // no power of two, as a rule
+  if (shift < 28) return argument >> 5; // usually no power of two
   if (shift == 28) return 0;
   // TSan does not survive mappings far from the others.
   return (size_t)1 << (24 + (argument >> 5) % (HAK_TSAN ? 12 : 40));

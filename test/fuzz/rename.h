@@ -1,6 +1,6 @@
-// rename.h: included ahead of every file of the allocator and of the fuzz target
-// (-include): the standard names become fuzz_NAME. Both sets of names can be
-// called, while the sanitizer's or the system's malloc serves the process itself.
+// rename.h: included before every file of the allocator and of the fuzz target (-include):
+// renames the standard names to fuzz_NAME. Both sets of names can be called, while the
+// sanitizer's or the system's malloc serves the process itself.
 
 #ifndef TEST_FUZZ_RENAME_H
 #define TEST_FUZZ_RENAME_H

@@ -1,11 +1,11 @@
 // replay.c: runs the fuzz target without a fuzzer: on files, or on random inputs
 // (which any compiler and sanitizer can do).
 //
-//   replay FILE...             one after the other, on what the ones before left
-//   replay --apart FILE...     each in a process of its own
+//   replay FILE...             one after the other, each on the heap that the ones before left
+//   replay --apart FILE...     each in its own process
 //   replay --random SEED SECONDS
 //
-// Ends by itself only if there is no finding.
+// Returns only if there is no finding.
 
 #include <stdint.h>
 #include <stdio.h>

@@ -43,15 +43,15 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 from gen_docs import calls, constants  # noqa: E402
 
-# Not the allocator's behaviour, or (ABORT) what makes misuse visible; a helper thread
-# that reads what an input sets is a race of the fuzzer's own.
+# These do not change the allocator's behaviour, or (ABORT) they make misuse visible. A helper
+# thread that reads what an input sets would be a race of the fuzzer's own.
 NOT_DRAWN = {"OPTIONS", "QUIET", "STATS", "STATS_FILE", "ABORT", "WARM_POOL_STATS"}
 NOT_DRAWN_UNDER_TSAN = {"BACKGROUND"}
 
 
 def drawn_of(variant: str) -> dict[str, list[str]]:
-    """The options that are drawn for a variant, and of each the words or the ends of its range
-    and what is next to the lower one."""
+    """The options drawn for a variant. The values of each: its words, or both ends of its
+    range and the value next to the lower end."""
     values = {}
     for macro, row in calls(ROOT / "src" / "core" / "options.def"):
         if macro == "HAK_TEXT" or row[0] in NOT_DRAWN or (variant == "threads" and row[0] in NOT_DRAWN_UNDER_TSAN):
@@ -65,7 +65,7 @@ def drawn_of(variant: str) -> dict[str, list[str]]:
 
 
 def draw_options(generator: random.Random, variant: str) -> dict[str, str]:
-    """Each option of options.def with a chance of 1 in 3, often at one of its ends."""
+    """Each option of options.def is drawn with a chance of 1 in 3, often at one of its ends."""
     drawn = {}
     for name, values in drawn_of(variant).items():
         if generator.random() > 1 / 3:
@@ -84,7 +84,7 @@ def value_of(text: str) -> int:
 
 @dataclasses.dataclass
 class Slice:
-    """One fuzzer process and what it said."""
+    """One fuzzer process and its output."""
     variant: str
     seed: int
     options: dict[str, str]
@@ -106,7 +106,7 @@ class Slice:
 
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
               "UBSAN_OPTIONS": "print_stacktrace=1",
-              # Signals are the sanitizer's to handle: libFuzzer's handlers hang in it.
+              # The sanitizer must handle signals: libFuzzer's handlers hang in it.
               "TSAN_OPTIONS": "halt_on_error=1:handle_abort=1:handle_sigill=1:report_signal_unsafe=0"}
 AFL_SETTINGS = dict.fromkeys(("AFL_NO_UI", "AFL_SKIP_CPUFREQ", "AFL_NO_AFFINITY",
                               "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES"), "1")
@@ -121,8 +121,8 @@ def environment(*more: dict[str, str]) -> dict[str, str]:
 
 
 def adopt_orphans() -> None:
-    """afl-fuzz kills the process that it forks inputs from and does not wait for it: it becomes
-    this process's child, or its processor time would be in no figure."""
+    """afl-fuzz kills the process from which it forks inputs and does not wait for it. The
+    process becomes this one's child; otherwise its processor time would be in no figure."""
     pr_set_child_subreaper = 36
     ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
 
@@ -141,7 +141,7 @@ def cpu_of_children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-TIMED_OUT = -1000  # no signal's number
+TIMED_OUT = -1000  # not the number of any signal
 
 
 def run(command: list[str], environment_: dict[str, str], limit: float) -> tuple[int, str]:
@@ -156,7 +156,7 @@ def run(command: list[str], environment_: dict[str, str], limit: float) -> tuple
 
 
 def libfuzzer(variant: str) -> list[str]:
-    """A variant's program, what it may use, and where it leaves what it finds."""
+    """A variant's program, its limits, and the folder for its findings."""
     findings = BUILD / "findings"
     findings.mkdir(parents=True, exist_ok=True)
     return [str(BUILD / "test" / "fuzz" / f"fuzz_{variant}"), "-timeout=60", "-rss_limit_mb=3072",
@@ -164,13 +164,13 @@ def libfuzzer(variant: str) -> list[str]:
 
 
 def new_findings(findings: Path, before: set[Path]) -> list[Path]:
-    """What libFuzzer left since then. Inputs that took 10 s by the clock are no findings: on a machine that
-    does other things many do. Those that took -timeout are."""
+    """What libFuzzer has written since then. Inputs that took 10 s of wall-clock time are not
+    findings: on a busy machine many do. Those that took -timeout are findings."""
     return sorted(path for path in set(findings.iterdir()) - before if not path.name.startswith("slow-unit-"))
 
 
 def fuzz_libfuzzer(one: Slice, seconds: int) -> None:
-    # Reading the working corpus takes longer than a short slice has.
+    # Reading the working corpus takes longer than a short slice lasts.
     findings, corpus = BUILD / "findings", BUILD / ("corpus" if seconds >= 30 else "scratch")
     if seconds < 30:
         shutil.rmtree(corpus, ignore_errors=True)
@@ -183,7 +183,7 @@ def fuzz_libfuzzer(one: Slice, seconds: int) -> None:
     if status == 0:
         return
     new = new_findings(findings, before)
-    # INITED: libFuzzer has read the corpus. A machine that does other things may not get so far.
+    # INITED: libFuzzer has read the corpus. On a busy machine it may not get that far.
     one.unfinished = status == TIMED_OUT and not new and "INITED" not in said and one.executions > 0
     if one.unfinished:
         print(f"UNFINISHED: {one.variant} did not get through its corpus in {seconds + 300} s")
@@ -234,7 +234,7 @@ def fuzz_afl(one: Slice, seconds: int) -> None:
 
 
 def variants_there(wanted: list[str]) -> list[str]:
-    """Builds what can be built here; what cannot is named."""
+    """Builds what can be built here and names what cannot."""
     there = []
     for variant in wanted:
         if variant != AFL:
@@ -257,7 +257,7 @@ def variants_there(wanted: list[str]) -> list[str]:
 
 
 def failures(slices: list[Slice]) -> int:
-    """What was found, and the variants that got through their corpus in none of their slices."""
+    """Counts the findings, and the variants that got through their corpus in no slice."""
     through = {one.variant for one in slices if not one.unfinished}
     return sum(bool(one.finding) for one in slices) + len({one.variant for one in slices} - through)
 
@@ -272,7 +272,7 @@ def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
     queue = list(variants)
     while queue and (time.monotonic() < end - 2 or len(slices) < len(variants)):
         variant = queue.pop(0)
-        # The first round of a variant: the options every program has.
+        # The first round of a variant uses the options that every program has.
         options = draw_options(generator, variant) if len(slices) >= len(variants) else {}
         one = Slice(variant, generator.randrange(1, 1 << 31), options)
         start, cpu = time.monotonic(), cpu_of_children()
@@ -280,7 +280,7 @@ def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
         (fuzz_afl if variant == AFL else fuzz_libfuzzer)(one, this)
         one.seconds, one.cpu_seconds = time.monotonic() - start, cpu_of_children() - cpu
         slices.append(one)
-        if not one.finding and not one.unfinished:  # it would be the same one again
+        if not one.finding and not one.unfinished:  # it would be the same finding again
             queue.append(variant)
         print(one.text(), flush=True)
         with (BUILD / "log.jsonl").open("a") as log:
@@ -295,7 +295,7 @@ def fuzz(seconds: float, wanted: list[str], seed: int) -> int:
 
 
 def ends(wanted: list[str]) -> int:
-    """The committed corpus, one option at a time at each of its ends: a random draw seldom meets those."""
+    """The committed corpus, one option at a time at each end: random draws seldom hit those."""
     todo = [(variant, name, value) for variant in variants_there(wanted) if variant != AFL
             for name, values in drawn_of(variant).items() for value in values]
 
@@ -314,7 +314,7 @@ def ends(wanted: list[str]) -> int:
 
 
 def needed(path: Path) -> Path:
-    """What earlier runs left behind."""
+    """A file that earlier runs must have left."""
     if not path.exists():
         sys.exit("run.py: no runs yet; make fuzz first")
     return path
@@ -332,7 +332,7 @@ def summary() -> None:
 
 
 def minimise() -> None:
-    """The smallest inputs that together reach what the working corpus reaches."""
+    """Finds the smallest inputs that together reach what the working corpus reaches."""
     corpus = needed(BUILD / "corpus")
     variants_there(["debug"])
     fresh = BUILD / "minimised"
@@ -355,7 +355,7 @@ def minimise() -> None:
 
 
 def missing_packages() -> str:
-    """What of clang-19 and libclang-rt-19-dev (libFuzzer, the sanitizers) is not there."""
+    """What is missing of clang-19 and libclang-rt-19-dev (libFuzzer, the sanitizers)."""
     if shutil.which("clang-19") is None:
         return "clang-19"
     links = subprocess.run(["clang-19", "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", os.devnull], text=True,

@@ -1,4 +1,4 @@
-"""The fuzzers' driver without a fuzzer: options drawn from options.def, what libFuzzer says."""
+"""The fuzzers' driver without a fuzzer: options drawn from options.def, libFuzzer's output."""
 
 import random
 import sys

@@ -3,10 +3,10 @@
 //   misuse_cases --list       the names: KIND.VARIANT.SIZE
 //   misuse_cases NAME         does it, works on with the heap, frees everything
 //
-// It prints "SURVIVED" and ends with status 0 if nothing stopped it, and
-// "REFUSED" with status 2 if a call that must fail on such a pointer did fail.
-// It says nothing on stderr itself. Any allocator can be under it; score.py
-// counts. Nothing is printed through stdio: only the misuse touches the heap.
+// It prints "SURVIVED" and ends with status 0 if nothing stopped it, and "REFUSED" with status
+// 2 if a call that must fail on such a pointer did fail. It prints nothing on stderr itself.
+// Any allocator can be loaded; score.py counts. Nothing is printed through stdio: only the
+// misuse touches the heap.
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -21,7 +21,7 @@
 
 enum { ROW = 16, VICTIM = 8, WORK = 300 };
 
-// The compiler must not see the misuse.
+// Hides the misuse from the compiler.
 static void *hide(const void *p) {
   const void *volatile hidden = p;
   return (void *)(uintptr_t)hidden;
@@ -100,7 +100,7 @@ static void double_others(size_t size, long n) {
   finish(size);
 }
 
-// The block has a new holder, who loses it: then it is freed by both.
+// The block is handed out again; then its old and its new holder both free it.
 static void double_reused(size_t size, long n) {
   (void)n;
   void *p = make_row(size);
@@ -112,8 +112,8 @@ static void double_reused(size_t size, long n) {
   finish(size);
 }
 
-// n mixed operations between, none of which takes the block if the allocator
-// serves the other sizes from elsewhere.
+// n mixed operations in between; none of them takes the block if the allocator serves the
+// other sizes from elsewhere.
 static void double_delayed(size_t size, long n) {
   void *p = make_row(size);
   void *held[64] = {NULL};
@@ -203,8 +203,8 @@ static void usable_freed(size_t size, long n) {
   finish(size);
 }
 
-// Sized frees, by the names the C and C++ libraries would call. A system without
-// the name frees without a look at the size.
+// Sized frees, by the names that the C and C++ libraries would call. A system without the name
+// frees without a check of the size.
 static void *find(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
 static void sized(size_t size, long n) {
@@ -247,7 +247,7 @@ static void delete_aligned(size_t size, long n) {
   finish(size);
 }
 
-// n bytes beyond what malloc_usable_size grants.
+// Writes n bytes beyond what malloc_usable_size grants.
 static void overflow(size_t size, long n) {
   unsigned char *p = make_row(size);
   memset(hide(p + malloc_usable_size(p)), 0x41, (size_t)n);
@@ -286,8 +286,8 @@ static void write_freed(size_t size, long n) {
   free_row(VICTIM);
 }
 
-// The attack: a word of a free block is set to an address the attacker wants to
-// be given. Survives if malloc goes on, whether or not it ever returns it.
+// The attack: a word of a free block is set to an address that the attacker wants malloc to
+// return. Counts as survived if malloc goes on, whether or not it ever returns the address.
 static void poison_list(size_t size, long n) {
   static char target[4096] __attribute__((aligned(64)));
   unsigned char *p = make_row(size);

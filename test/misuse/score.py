@@ -22,7 +22,7 @@ MISSED = {"": "", "HANG": " (hangs)", "TARGET": " (malloc returns the address wr
 
 
 def judge(program, library, case):
-    """By what the misuse was caught; MISSED: '' for nothing, or what else happened."""
+    """What caught the misuse; a key of MISSED if nothing did: '' or what else happened."""
     environment = {"PATH": os.environ["PATH"]}
     if library:
         environment["LD_PRELOAD"] = library

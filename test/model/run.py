@@ -4,11 +4,11 @@
     run.py --list                       every test, "NAME" or "NAME.VARIANT" a line
     run.py [--work FOLDER] [TEST...]    run those tests, all by default
 
-A test without variant must be explored completely without an error. When all are
-run, every statement of a model must have been reached by one of its tests. A
-variant leaves out one step of the protocol (spin -DBROKEN_variant): the checker
-must find a violated assertion or a cycle without progress, which shows that the
-model is able to.
+A test without variant must be explored completely without an error. When all tests
+are run, each statement of a model must be reached by one of its tests. A variant
+leaves out one step of the protocol (spin -DBROKEN_variant): the checker must find a
+violated assertion or a cycle without progress, which shows that the model can
+detect the error.
 
 Each model declares its tests in its first comment:
     // model NAME [-Dmacro...] [ltl=FORMULA]
@@ -68,7 +68,7 @@ def call(command, folder):
 
 
 def build(test, folder):
-    """Makes the verifier of a test; what went wrong, or None."""
+    """Builds the verifier of a test; returns what went wrong, or None."""
     model = os.path.join(HERE, test.file)
     status, output = call(["spin", *test.defines, "-a", model], folder)
     if status != 0 or "Error" in output:
@@ -80,7 +80,7 @@ def build(test, folder):
 
 
 def explore(test, folder):
-    # -m: a path may be this long; -w: 2^22 hash buckets to begin with.
+    # -m: the longest path; -w: 2^22 hash buckets to begin with.
     command = ["./pan", "-m4000000", "-w22"]
     if test.ltl:
         command += ["-a", "-f", "-N", test.ltl]
@@ -88,8 +88,8 @@ def explore(test, folder):
 
 
 def reached(folder, output):
-    """Statements of the model, by line and text: whether the search came there. (An
-    inline has many copies of its statements: one is enough.)"""
+    """For each statement of the model, by line and text, whether the search reached it. (An
+    inline has many copies of its statements: reaching one is enough.)"""
     table = call(["./pan", "-d"], folder)[1]
     copies = collections.Counter(re.findall(r"\.pml:(\d+) => (.*)", table))
     missed = collections.Counter(re.findall(r"\.pml:(\d+), state \d+, \"(.*)\"",
@@ -98,7 +98,7 @@ def reached(folder, output):
 
 
 def judge(test, output):
-    """What is wrong with the outcome; empty if nothing is."""
+    """What is wrong with the outcome; empty if it is right."""
     errors = re.search(r"errors: (\d+)", output)
     if not errors:
         return ["pan did not finish:\n" + output]

@@ -1,5 +1,5 @@
-"""The promises of README and docs/security.md, and for each an edit that breaks its
-mechanism, with the tests that must notice."""
+"""The promises of README and docs/security.md. Each has an edit that breaks its
+mechanism, and the tests that must notice the edit."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ class Mutation:
     name: str
     promise: str
     file: str
-    old: str           # occurs once in the file
+    old: str           # must occur exactly once in the file
     new: str
     targets: tuple[str, ...]  # of ninja, what the tests run
     tests: tuple[str, ...]    # of CTest: each must fail with the edit, and pass without

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Weakens one memory order of src/ after the other under ThreadSanitizer: orders.py [PLACE...]
 
-Every use of an atomic with an order above relaxed is a place, named FILE:LINE; a mutant leaves
-out its acquire half, its release half, or the acquire of a cas that fails. All are in one
+Every use of an atomic with an order above relaxed is a place, named FILE:LINE. A mutant leaves
+out its acquire half, its release half, or the acquire of a cas that fails. All mutants are in one
 build, of a copy of the sources in build/orders: the order is read from a table, and HAK_ORDER
-changes one entry. First the tests are run as things are; they must pass, and show what
-places they come by. Then each mutant is run with those that come by its place, until one
-reports a race or fails, or the time for it is over. It prints a line for each and judges none:
-why a mutant is not noticed is in docs/decisions/0042-orders.md.
+changes one entry. First the tests run without a mutant; they must pass, and they show which
+places they reach. Then each mutant runs with the tests that reach its place, until one reports
+a race or fails, or the mutant's time is over. The script prints a line for each mutant and judges
+none: docs/decisions/0042-orders.md explains why a mutant is not noticed.
 """
 
 import argparse
@@ -32,7 +32,7 @@ LEFT_OUT = ("src/base/atomic.h",  # the definitions
             "src/os/os_linux.c")  # HAK_TESTING's faults: words of the tests
 ORDERS = {"relaxed": 0, "acquire": 2, "release": 3, "acq_rel": 4, "seq_cst": 5}  # of gcc and of TSan
 
-# What the copy's atomic.h has more. hak_order counts how often a place is come by.
+# Added to the copy's atomic.h. hak_order counts how often each place is reached.
 HEADER = """
 unsigned hak_order(unsigned place, unsigned failure);
 #define hak_at_load(k, p) atomic_load_explicit((p), hak_order(k, 0))
@@ -45,7 +45,7 @@ unsigned hak_order(unsigned place, unsigned failure);
 #define hak_at_fetch_add(k, p, v) atomic_fetch_add_explicit((p), (v), hak_order(k, 0))
 #define hak_at_fetch_sub(k, p, v) atomic_fetch_sub_explicit((p), (v), hak_order(k, 0))
 """
-# Appended to a source that every program has.
+# Appended to a source that is part of every program.
 TABLE_FILE = "src/os/os_linux.c"
 TABLE = """
 #include <stdio.h>
@@ -76,7 +76,7 @@ class Place:
     line: str
 
     def mutants(self) -> list[tuple[str, int, int]]:
-        """(what is left out, order, order of failure)"""
+        """The mutants as (what is left out, order, order on failure)."""
         o, load, store = ORDERS, self.what.startswith("load"), self.what.startswith("store")
         acquires, releases = not store and self.order != "release", not load and self.order != "acquire"
         failure = o["acquire"] if acquires else o["relaxed"]
@@ -152,7 +152,7 @@ class Copy:
                 raise SystemExit(f"{' '.join(command)}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
 
     def run(self, run: Run, limit: float = 120, **environment: str) -> str:
-        """'' if it passes, else what it said."""
+        """'' if the run passes, else what it printed."""
         words = dict(os.environ, TSAN_OPTIONS="halt_on_error=1 exitcode=66", **environment)
         words.update(v.split("=") for v in run.environment)
         try:
@@ -168,14 +168,14 @@ class Copy:
 
 
 def hits_of(copy: Copy, run: Run, folder: str) -> tuple[int, ...]:
-    """How often each place is come by."""
+    """How often the run reaches each place."""
     path, program = os.path.join(folder, f"hits.{run.name}"), os.path.join(copy.build, "test", run.command[0])
     if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(program):
         return struct.unpack(f"<{len(copy.places)}I", read(path) or b"")
     write(path + ".new", bytes(4 * len(copy.places)))
     if wrong := copy.run(run, HAK_ORDER_HITS=path + ".new"):
         raise SystemExit(f"{run.name} does not pass as things are: {wrong}")
-    os.replace(path + ".new", path)  # of a whole run only
+    os.replace(path + ".new", path)  # only after a complete run
     return struct.unpack(f"<{len(copy.places)}I", read(path) or b"")
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Breaks one mechanism after the other, and demands that tests notice: run.py [NAME...]
 
-Works on a copy of the sources in build/mutation: the tests named in mutations.py must
-pass there; then, for each mutation, they must fail after the edit. An edit that no
-longer applies is a failure: the table has to follow the sources. --short: a few only, but
-of all of them whether they apply.
+Works on a copy of the sources in build/mutation. The tests named in mutations.py must pass
+there; then, for each mutation, its tests must fail after the edit. An edit that no longer
+applies is a failure: the table must follow the sources. --short runs only a few mutations,
+but checks for all of them whether they apply.
 """
 
 import argparse
@@ -26,7 +26,7 @@ COPIED = ("CMakeLists.txt", "include", "src", "test", "tools", "bench", "trace")
 
 
 class Copy:
-    """The sources and their build, apart from those of the tree."""
+    """A copy of the sources and its build, separate from those of the tree."""
 
     def __init__(self, folder: str, jobs: str):
         self.source, self.build, self.jobs = os.path.join(folder, "source"), os.path.join(folder, "build"), jobs
@@ -39,7 +39,7 @@ class Copy:
                  "-DHAK_TESTS=ON", "-DHAK_BENCH=OFF")
 
     def _refresh(self, path: str) -> None:
-        """Files that differ are copied, others keep their times, so that little is built anew."""
+        """Copies the file if it differs; others keep their times, so that little is rebuilt."""
         if read(os.path.join(ROOT, path)) != read(os.path.join(self.source, path)):
             os.makedirs(os.path.dirname(os.path.join(self.source, path)), exist_ok=True)
             shutil.copy(os.path.join(ROOT, path), os.path.join(self.source, path))
@@ -53,7 +53,7 @@ class Copy:
         self._do("cmake", "--build", self.build, "-j", self.jobs, "--target", *sorted(targets))
 
     def passes(self, test: str) -> bool:
-        """One test of CTest; a test that is not there is a mistake in the table."""
+        """Runs one test of CTest; a test that does not exist is a mistake in the table."""
         done = subprocess.run(["ctest", "--test-dir", self.build, "-R", f"^{re.escape(test)}$", "--timeout", "300"],
                               stdin=subprocess.DEVNULL, text=True, errors="replace", capture_output=True)
         if "No tests were found" in done.stdout + done.stderr or "***Skipped" in done.stdout:
@@ -61,7 +61,7 @@ class Copy:
         return done.returncode == 0
 
     def edit(self, mutation: Mutation) -> bytes:
-        """Applies it; the file as it was."""
+        """Applies the mutation; returns the file's previous content."""
         path = os.path.join(self.source, mutation.file)
         before = read(path) or b""
         write(path, before.replace(mutation.old.encode(), mutation.new.encode()))
@@ -72,14 +72,14 @@ class Copy:
 
 
 def sources(root: str) -> list[str]:
-    """The files there that are copied, relative to root."""
+    """The files below root that are copied, relative to root."""
     return [name for name in COPIED if os.path.isfile(os.path.join(root, name))] + [
         os.path.relpath(os.path.join(base, file), root)
         for name in COPIED for base, _, files in os.walk(os.path.join(root, name)) for file in files]
 
 
 def remove_others(copy: str, paths: list[str]) -> None:
-    """What the tree no longer has would be built, or found by a pattern, in the copy."""
+    """Removes files that the tree no longer has; the copy would build or find them by pattern."""
     for path in set(sources(copy)) - set(paths):
         os.remove(os.path.join(copy, path))
 
@@ -101,7 +101,7 @@ def applies(mutation: Mutation) -> bool:
 
 
 def unnoticed(copy: Copy, mutation: Mutation) -> str:
-    """'' if the mutation is noticed by all of its tests, else what is wrong."""
+    """'' if all of its tests notice the mutation, else what is wrong."""
     before = copy.edit(mutation)
     try:
         copy.make(set(mutation.targets))

@@ -1,6 +1,6 @@
-"""The table of other people's checks (docs/outside.md). A check is one package's tests:
-a list of programs that say by themselves whether all is well. What a program needs is
-built or looked up by a function of the check's folder, which runs without HAKMEM."""
+"""The table of other people's checks (docs/outside.md). A check is one package's tests: a list
+of programs that report themselves whether they succeed. What a program needs is built or
+looked up by a function of the check's folder, which runs without HAKMEM."""
 
 import dataclasses
 import glob
@@ -19,9 +19,9 @@ Command = list[str]
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """programs(folder, short) gives a name and a command for each program. A program did
-    well if it ends with status 0 and its output has `says`; `facts` (a pattern) finds
-    what must be the same under every allocator."""
+    """programs(folder, short) gives a name and a command for each program. A program succeeds
+    if it ends with status 0 and its output has `says`; `facts` (a pattern) finds what must be
+    the same under every allocator."""
 
     name: str
     package: str
@@ -29,10 +29,10 @@ class Check:
     says: str = ""
     facts: str = ""
     limit: int = 120             # seconds for one program
-    short: bool = True           # of use, and quick enough, for the short selection
+    short: bool = True           # useful and quick enough for the short selection
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     counted: bool = True         # writes statistics at its end (Go's runtime never runs exit handlers)
-    timing: bool = False         # may fail for want of time: then a second run decides
+    timing: bool = False         # may fail for lack of time: then a second run decides
 
 
 def build(*command: str, cwd: str | None = None) -> None:
@@ -46,7 +46,7 @@ def build(*command: str, cwd: str | None = None) -> None:
 # glibc's own tests of malloc, from its sources.
 
 GLIBC_TARBALLS = "/usr/src/glibc/glibc-*.tar.*"
-# What the tests ask of glibc's build beside its headers.
+# What the tests need from glibc's build besides its headers.
 GLIBC_BUILD_H = """
 #include <limits.h>
 #include <stddef.h>
@@ -59,12 +59,12 @@ GLIBC_BUILD_H = """
 """
 GLIBC_PATHS = ("SRCDIR", "OBJDIR", "OBJDIR_ELF_LDSO", "INSTDIR", "LIBDIR", "SLIBDIR", "BINDIR", "SBINDIR",
                "ROOTSBINDIR", "COMPLOCALEDIR", "SYSCONFDIR")
-# Of interest to any malloc. The slow ones: not in the short selection.
+# Of interest to any malloc. The slow ones are not in the short selection.
 GLIBC_TESTS = """mallocbug tst-calloc tst-free-errno tst-mallinfo2 tst-malloc tst-malloc-check tst-malloc-too-large
 tst-malloc_info tst-mallocalign1 tst-mallocfork tst-memalign tst-mxfast tst-obstack tst-posix_memalign tst-pvalloc
 tst-pvalloc-fortify tst-realloc tst-reallocarray tst-tcfree1 tst-tcfree2 tst-tcfree3 tst-trim1 tst-valloc""".split()
 GLIBC_SLOW = "tst-mallocfork2 tst-mallocfork3 tst-malloc-tcache-leak".split()
-# Not run, and why:
+# Not run, with the reason:
 #   alloc_buffer, dynarray*, scratch_buffer: parts of glibc that are not malloc
 #   interpose*, compathooks*, mallocstate, mtrace: replace or hook malloc themselves
 #   malloc-backtrace, safe-linking, malloc-usable*: about glibc's own lists, messages and MALLOC_CHECK_
@@ -88,7 +88,7 @@ def glibc(folder: str, short: bool) -> dict[str, Command]:
         f.write(GLIBC_BUILD_H + "".join(f'#define {name}_PATH "/"\n' for name in GLIBC_PATHS))
     options = ["-w", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-fno-builtin", "-include", header, "-I.", "-Isupport",
                "-idirafter", "include", "-idirafter", "sysdeps/generic"]
-    # Its support library, as far as it can be compiled outside glibc: the linker says what was missing.
+    # Its support library, as far as it compiles outside glibc: the linker says what is missing.
     objects = []
     for file in sorted(os.listdir(os.path.join(source, "support"))):
         if not file.endswith(".c") or file.startswith("tst-"):
@@ -111,7 +111,7 @@ def glibc(folder: str, short: bool) -> dict[str, Command]:
 # glib's installed tests.
 
 GLIB_FOLDER = "/usr/share/installed-tests/glib"
-# Seconds of waiting with few allocations in them, a bus, or the network.
+# Seconds of waiting with few allocations; or they need a bus or the network.
 GLIB_NOT = re.compile(r".*(refcount|slow|-dbus|portal|monitor|network|resolver|gdbus|\.py$|performance$)|1bit-mutex|"
                       r"timeout|mainloop|io-channel-basic|thread-deprecated|static-link")
 GLIB_SHORT = ("array-test asyncqueue bytes dataset hash hook keyfile list markup-parse mem-overflow node option-context "
@@ -133,7 +133,7 @@ def glib(_folder: str, short: bool) -> dict[str, Command]:
 
 
 # ---------------------------------------------------------------------------
-# stress-ng: stressors that live on malloc, or take memory beside it, with --verify.
+# stress-ng: stressors that rely on malloc, or take memory beside it, with --verify.
 
 STRESSORS = {
     "malloc": "--malloc 2 --malloc-ops 10000 --malloc-bytes 16M",
@@ -171,12 +171,12 @@ test_multiprocessing_fork test_ordered_dict test_pyexpat test_posix test_repl te
 test_subprocess test_tarfile test_thread test_threadsignals test_tokenize test_tuple test_unicodedata test_userdict
 test_xml_etree test_zipfile""".split()
 
-# Wants to know freed memory by the patterns of Python's or glibc's debug allocators, and reads it.
+# Recognises freed memory by the patterns of Python's or glibc's debug allocators, and reads it.
 PYTHON_NOT = "test_pyobject_freed_is_freed"
 
 
 def python(_folder: str, short: bool) -> dict[str, Command]:
-    """Modules beyond those of preload.python3, every object from malloc."""
+    """Modules beyond those of preload.python3; every object comes from malloc."""
     interpreter = need("python3")
     if subprocess.run([interpreter, "-c", "import test.test_json"], stderr=subprocess.DEVNULL).returncode != 0:
         raise Skip("this Python has no test suite")
@@ -191,7 +191,7 @@ test_shape_base test_ufunc test_overrides test_casting_unittests test_item_selec
 
 
 def numpy(_folder: str, short: bool) -> dict[str, Command]:
-    interpreter = "/usr/bin/python3"  # Debian's, whose module it is
+    interpreter = "/usr/bin/python3"  # Debian's: numpy is its module
     core = subprocess.run([interpreter, "-c", "import numpy, pytest, hypothesis\n"
                            "print('_core' if hasattr(numpy, '_core') else 'core')"],  # _core since numpy 2
                           text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.strip()
@@ -217,7 +217,7 @@ def go(folder: str, _short: bool) -> dict[str, Command]:
 
 
 def go_own(folder: str, short: bool) -> dict[str, Command]:
-    """Go's own tests of cgo, if its sources are there."""
+    """Go's own tests of cgo, if its sources are installed."""
     compiler, _ = need("go", "gcc")
     root = subprocess.run([compiler, "env", "GOROOT"], text=True, capture_output=True).stdout.strip()
     programs: dict[str, Command] = {}

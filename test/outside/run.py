@@ -29,7 +29,7 @@ JOBS = 2
 
 @dataclasses.dataclass
 class Outcome:
-    """What a program did: well or not, the facts it told, and how to show it."""
+    """What a program did: success or not, the facts it printed, and how to show it."""
     well: bool
     facts: list[str]
     told: str
@@ -47,7 +47,7 @@ def run(check: Check, harness: Harness, command: list[str], under: bool) -> Outc
     how = {"limit": check.limit, "status": None, "extra": check.environment}
     try:
         done = harness.under(*command, served=False, **how) if under else harness.plain(*command, **how)
-        # A driver may leave all allocating to its children: a report of 0 will do.
+        # A driver may leave all allocation to its children: a report of 0 is enough.
         if under and check.counted and not os.path.exists(os.path.join(harness.stats, f"{done.pid}.json")):
             raise Failure(f"{command[0]} wrote no statistics: HAKMEM was not in it")
     except Failure as failure:
@@ -60,7 +60,7 @@ def run(check: Check, harness: Harness, command: list[str], under: bool) -> Outc
 
 
 def judge(check: Check, harnesses: dict[str, Harness], name: str, command: list[str], count: Count) -> None:
-    """One program under the system's allocator and under each library."""
+    """Runs one program under the system's allocator and under each library."""
     first = next(iter(harnesses.values()))
     plain = run(check, first, command, under=False)
     if not plain.well:
@@ -77,7 +77,7 @@ def judge(check: Check, harnesses: dict[str, Harness], name: str, command: list[
 
 
 def run_check(check: Check, libraries: dict[str, str], short: bool) -> Count | None:
-    """None: it cannot be run here, which is said."""
+    """Returns None if it cannot be run here, and says so."""
     folder = tempfile.mkdtemp(prefix=f"hakmem-outside-{check.name}-")
     start = time.monotonic()
     try:

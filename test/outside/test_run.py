@@ -1,4 +1,4 @@
-"""What run.py makes of programs whose behaviour is known: test_run.py LIBRARY."""
+"""run.py's verdict on programs whose behaviour is known: test_run.py LIBRARY."""
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ WITH = 'test -n "$LD_PRELOAD"'
 
 
 def judged(script: str, **how) -> tuple[int, str]:
-    """Exit status and output of run.py on a check of one program, a line of shell."""
+    """Exit status and output of run.py on a check with one program, a line of shell."""
     check = Check("known", "no-package", lambda _folder, _short: {"line": ["bash", "-c", script]}, **how)
     sys.argv = ["run.py", "--lib", LIBRARY]
     with contextlib.redirect_stdout(io.StringIO()) as said:

@@ -1,5 +1,5 @@
-"""Compilers, build tools and debuggers under HAKMEM. Each function is one
-program (see run.py). Object files must be byte for byte the same as without."""
+"""Compilers, build tools and debuggers under HAKMEM. Each function is one program (see
+run.py). Object files must be byte for byte the same as without HAKMEM."""
 
 import os
 
@@ -7,7 +7,7 @@ from harness import ROOT, Failure, Skip, loadable, need
 
 
 def _generated_c(functions):
-    """C with plenty for an optimiser: loops, switches, structs, calls among them."""
+    """C with much for an optimiser to do: loops, switches, structs, calls between functions."""
     lines = ["#include <math.h>", "#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>",
              "typedef struct node { struct node *next; long key; double value; char name[24]; } node;"]
     for i in range(functions):
@@ -66,7 +66,7 @@ int main() {
 
 
 def _compile_and_run(h, compiler, source, *options):
-    """The object, through a temporary .s and as; then linked and run, under HAKMEM."""
+    """Compiles through a temporary .s and as; then links and runs, under HAKMEM."""
     before = h.served_processes()
     h.same(compiler, *options, "-c", source, "-o", "work.o", files=[h.path("work.o")])
     children = h.served_processes() - before - 1
@@ -87,8 +87,8 @@ def gxx(h):
 
 
 def clang(h):
-    # -fintegrated-cc1 (the default) compiles in the driver's own process; ask
-    # for children, as with gcc, so that both are checked.
+    # -fintegrated-cc1 (the default) compiles in the driver's own process; ask for children, as
+    # with gcc, so that both are checked.
     return _compile_and_run(h, need("clang-19"), h.write("big.c", _generated_c(300)),
                             "-O2", "-g", "-w", "-fno-integrated-cc1")
 
@@ -103,7 +103,7 @@ program: $(objects)
 
 
 def make(h):
-    """make -j2 of a small project: objects identical, the program runs."""
+    """make -j2 of a small project: identical objects, and the program runs."""
     need("cc")
     parts = 24
     h.write("parts.h", "".join(f"int part{i}(int);\n" for i in range(parts)))
@@ -123,7 +123,7 @@ def make(h):
 
 
 def self_build(h):
-    """HAKMEM configured and built with itself preloaded; the result is preloaded in turn."""
+    """Configures and builds HAKMEM with itself preloaded; then the result is preloaded in turn."""
     cmake = need("cmake")
     need("ninja")
     build = h.path("build")
@@ -169,7 +169,7 @@ int main(void) {
 
 
 def gdb(h):
-    """Breakpoint, backtrace, watchpoint; debugger and program both on HAKMEM."""
+    """Breakpoint, backtrace, watchpoint; debugger and program both run on HAKMEM."""
     debugger, compiler = need("gdb", "gcc")
     h.plain(compiler, "-g", "-O0", "-o", "debugged", h.write("debugged.c", DEBUGGED))
     commands = h.write("commands.gdb", GDB)

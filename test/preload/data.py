@@ -1,5 +1,5 @@
-"""Programs that keep data, under HAKMEM: git, sqlite3, redis, tar and xz. Each
-function is one program (see run.py)."""
+"""Programs that keep data, under HAKMEM: git, sqlite3, redis, tar and xz. Each function is one
+program (see run.py)."""
 
 import os
 import random
@@ -23,7 +23,7 @@ GIT_ENVIRONMENT = {
 
 
 def git(h):
-    """The same history built twice; commit ids, log and blame must agree."""
+    """Builds the same history twice; commit ids, log and blame must agree."""
     program = need("git")
     results = []
     for name, run in (("plain", h.plain), ("under", h.under)):
@@ -54,7 +54,7 @@ def git(h):
     return f"9 commits, gc, fsck, clone, {len(results[1][1]):,} bytes of log"
 
 
-SOCKET = "s"  # of redis, in its folder, where its clients run as well: a whole path may be too long
+SOCKET = "s"  # redis's, in its folder, where its clients run too: a whole path may be too long
 
 SQL = """
 pragma journal_mode = memory; pragma cache_size = -20000; pragma threads = 2;
@@ -103,7 +103,7 @@ def _redis_commands():
 
 
 class _Redis:
-    """A redis-server of the test's own on a Unix socket in folder."""
+    """A redis-server of its own for the test, on a Unix socket in folder."""
 
     def __init__(self, h, folder, environment):
         self.h, self.cli, self.folder = h, need("redis-cli"), folder
@@ -125,7 +125,7 @@ class _Redis:
     def _start(self, folder, environment, log):
         server = need("redis-server")
         version = re.search(r"v=(\d+)", self.h.plain(server, "--version").text)
-        # Before Redis 7 the command is there for everybody, and the option is an error.
+        # Before Redis 7 the command is open to everybody, and the option is an error.
         debug = ["--enable-debug-command", "local"] if version and int(version[1]) >= 7 else []
         return subprocess.Popen(
             [server, "--port", "0", "--unixsocket", SOCKET, "--dir", folder,
@@ -151,7 +151,7 @@ class _Redis:
 
 
 def _redis_life(h, name, environment):
-    """Load, benchmark, save in a forked child, start again: size and digest, twice."""
+    """Load, benchmark, save in a forked child, restart: size and digest, twice."""
     folder = h.path(name, "")
     facts = []
     served = []
@@ -204,7 +204,7 @@ def redis(h):
 
 
 def tar_xz(h):
-    """A tree packed by tar, compressed by two threads of xz, unpacked, compared."""
+    """Packs a tree with tar, compresses it with two threads of xz, unpacks and compares it."""
     tar, xz = need("tar", "xz")
     generator = random.Random(3)
     for i in range(200):
@@ -213,7 +213,7 @@ def tar_xz(h):
     h.same(tar, "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "-cf", archive, "tree",
            files=[archive])
     h.same(xz, "-T2", "--block-size=1MiB", "-k", "-3", archive, files=[packed])
-    # Newer ones deny themselves all files but the open ones, that of the statistics too.
+    # Newer versions deny themselves all files but the open ones, including the statistics file.
     h.under(xz, "-T2", "-t", packed, served=False)
     done = h.under(xz, "-T2", "-dc", packed, served=False)
     if done.out != read(archive):

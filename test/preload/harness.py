@@ -1,9 +1,8 @@
 """What the preload tests share: run a program with and without HAKMEM.
 
-A test gets a Harness. under() runs a command with HAKMEM preloaded and fails
-unless HAKMEM served that very process: it must have written its statistics
-file, with allocations in it. plain() runs it on the system allocator; same()
-does both and compares what came out.
+A test gets a Harness. under() runs a command with HAKMEM preloaded and fails unless HAKMEM
+served exactly that process: it must have written its statistics file, with allocations in it.
+plain() runs the command on the system allocator; same() does both and compares the output.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from children import end_with_parent  # noqa: E402
 from userfiles import loadable  # noqa: E402
 
 LIMIT = 1500  # seconds for one command; below the CTest TIMEOUT of the test
-WAIT = 120  # seconds for what a server does at once where nothing else runs
+WAIT = 120  # seconds for what a server does at once on an idle machine
 
 
 class Skip(Exception):
@@ -33,11 +32,11 @@ class Failure(Exception):
 
 
 class Done:
-    """A command that ended well."""
+    """A command that succeeded."""
 
     def __init__(self, out, err, pid):
         self.out, self.err, self.pid = out, err, pid
-        self.allocs = 0  # by HAKMEM's statistics
+        self.allocs = 0  # from HAKMEM's statistics
 
     @property
     def text(self):
@@ -80,7 +79,7 @@ class Harness:
         return done
 
     def same(self, *cmd, files=(), **how):
-        """Both ways; standard output and the named files must be identical."""
+        """Runs it both ways; standard output and the named files must be identical."""
         runs = []
         for run in (self.plain, self.under):
             for name in files:
@@ -107,7 +106,7 @@ class Harness:
         return allocs
 
     def served_processes(self):
-        """How many processes HAKMEM served so far, children included."""
+        """How many processes HAKMEM has served so far, children included."""
         return len(os.listdir(self.stats))
 
     def _run(self, cmd, environment, cwd=None, stdin=None, extra=None, status=0, limit=LIMIT):
@@ -122,7 +121,7 @@ class Harness:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             raise Failure(f"{' '.join(cmd)}: no end after {limit} s\n{tail(out)}{tail(err)}") from None
-        except BaseException:  # an interrupt at the terminal does not get there
+        except BaseException:  # an interrupt at the terminal does not reach it
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -136,7 +135,7 @@ class Harness:
 
 
 def need(*programs):
-    """Paths of the programs; Skip if one is missing."""
+    """Paths of the programs; raises Skip if one is missing."""
     found = []
     for program in programs:
         path = shutil.which(program)
@@ -147,7 +146,7 @@ def need(*programs):
 
 
 def wait_until(holds, failure):
-    """Until holds() does; Failure with this text if that takes longer than WAIT."""
+    """Waits until holds() is true; raises Failure with this text after WAIT seconds."""
     deadline = time.monotonic() + WAIT
     while not holds():
         if time.monotonic() > deadline:

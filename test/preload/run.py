@@ -23,7 +23,7 @@ from harness import Failure, Harness, Skip  # noqa: E402
 
 
 def programs():
-    """Every public function defined in the modules."""
+    """Every public function that the modules define."""
     return {name: function for module in (runtimes, compilers, data, supply)
             for name, function in inspect.getmembers(module, inspect.isfunction)
             if function.__module__ == module.__name__ and not name.startswith("_")}

@@ -7,17 +7,17 @@ import sys
 
 from harness import ROOT, Failure, Skip, need
 
-# A slice of Python's own test suite: containers, text, threads, fork, I/O.
+# A selection of Python's own test suite: containers, text, threads, fork, I/O.
 PYTHON_TESTS = """test_json test_re test_dict test_list test_set test_collections test_itertools
 test_pickle test_threading test_fork1 test_queue test_bytes test_array test_struct test_sort
 test_heapq test_weakref test_gc test_sqlite3 test_zlib test_random test_descr""".split()
-# Fails wherever a .pth file of the installation imports threading early.
+# Fails where a .pth file of the installation imports threading early.
 PYTHON_IGNORED = "test_import_from_another_thread"
-PYTHON_BROKEN = 5  # modules; if more fail without HAKMEM, what is left of the slice says little
+PYTHON_BROKEN = 5  # modules; if more fail without HAKMEM, the rest says little
 
 
 def python3(h):
-    """Every object from malloc: PYTHONMALLOC=malloc."""
+    """Every object comes from malloc: PYTHONMALLOC=malloc."""
     python = sys.executable
     environment = {"PYTHONMALLOC": "malloc"}
     found = h.plain(python, "-c", "import test.test_json, test.test_threading", status=None)
@@ -28,11 +28,11 @@ def python3(h):
     done = h.under(*command, *PYTHON_TESTS, extra=environment, status=None)
     if done.status == 0:
         return f"{len(PYTHON_TESTS)} test modules, {done.allocs:,} allocations"
-    # A module may fail here for reasons of the machine: then without HAKMEM too.
+    # A module may fail because of this machine: then it fails without HAKMEM too.
     output = (done.out + done.err).decode("utf-8", "replace")
     listed = re.search(r"tests? failed(?: \(env changed\))?:\n((?:    .*\n)+)", output)
     failed = listed.group(1).split() if listed else PYTHON_TESTS
-    # Or by chance, once: but nothing that was killed, itself or a child of its own, gets a second run.
+    # Or once by chance; but a test that was killed, or whose child was, gets no second run.
     killed = done.status < 0 or re.search(r"code is -\d|Segmentation fault|Aborted|SIGSEGV|SIGABRT", output)
     kinds = {}
     for module in failed:
@@ -180,7 +180,7 @@ def hakmem_command(h):
                           stdout=subprocess.PIPE) as cat:
         cat.stdin.write(b"x")
         cat.stdin.flush()
-        cat.stdout.read(1)  # it runs
+        cat.stdout.read(1)  # it is running
         told = h.plain(*command, "which", str(cat.pid)).text
         cat.stdin.close()
     if os.path.realpath(h.library) not in told:

@@ -13,7 +13,7 @@ import data
 from harness import Failure, Skip, need
 
 AT_LEAST = 0.9
-SLABS_AT_LEAST = 50000  # of larson, used up: with fewer, what it begins with decides its share
+SLABS_AT_LEAST = 50000  # slabs that larson uses up: with fewer, its start decides its share
 STAGES = ("carve", "remote", "warm", "commons", "adopt", "pool", "draining", "reuse", "map", "failed")
 UNSHARED = STAGES[:5]
 
@@ -58,7 +58,7 @@ int main(int argc, char **) { std::cout << all<40>(argc); }
 
 
 def _greatest(h, before):
-    """Statistics of the process with most allocations since `before` was the list of files."""
+    """Statistics of the process with the most allocations whose file is not in `before`."""
     found = []
     for name in set(os.listdir(h.stats)) - before:
         with open(os.path.join(h.stats, name), encoding="utf-8") as file:
@@ -117,7 +117,7 @@ def supply(h):
     return f"{len(said)} programs"
 
 
-LARSON = "8", "1000", "5000", "100", "4141", "4"  # after the seconds
+LARSON = "8", "1000", "5000", "100", "4141", "4"  # these follow the seconds
 
 
 def commons(h):

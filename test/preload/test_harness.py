@@ -1,4 +1,4 @@
-"""What the harness starts does not outlive it."""
+"""A process that the harness starts does not outlive it."""
 
 import os
 import signal

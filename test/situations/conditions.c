@@ -1,5 +1,5 @@
-// conditions.c: what a process can be made to live under. restart is set for
-// what a new program inherits.
+// conditions.c: the conditions under which a process can be run. restart is set for those that
+// a new program inherits.
 
 #include "situations.h"
 
@@ -65,8 +65,8 @@ static bool lock_all(size_t flags, size_t b) {
   return true;
 }
 
-// Uses up the mappings a process may have, but for the last `left`. Neighbours
-// that differ in protection are not joined.
+// Uses up the mappings that a process may have, except the last `left`. The kernel does not
+// merge neighbours that differ in protection.
 static bool use_up_mappings(size_t left, size_t b) {
   (void)b;
   char text[32] = "";
@@ -110,7 +110,7 @@ static bool variable(size_t name, size_t value) {
   return setenv((const char *)name, (const char *)value, 1) == 0;
 }
 
-// No variable but LD_PRELOAD; the switch of these tests is gone too.
+// No variable but LD_PRELOAD is left; the switch of these tests is gone too.
 static bool no_environment(size_t a, size_t b) {
   (void)a, (void)b;
   static char *none[] = {NULL, NULL};
@@ -131,7 +131,7 @@ static bool large_environment(size_t n, size_t b) {
   return true;
 }
 
-// A library from beside this program, loaded before or after the allocator's.
+// A library beside this program, loaded before or after the allocator's.
 static bool preload(size_t name, size_t first) {
   static char value[8192];
   const char *others = getenv("LD_PRELOAD"), *path = beside((const char *)name);

@@ -71,7 +71,7 @@ static void every_small_size(size_t largest, size_t step) {
 }
 
 // ---------------------------------------------------------------------------
-// Sizes that cannot be had.
+// Sizes that cannot be allocated.
 
 static const size_t impossible[] = {PTRDIFF_MAX,    (size_t)PTRDIFF_MAX + 1, SIZE_MAX,
                                     SIZE_MAX - 15,  SIZE_MAX - 4095,         SIZE_MAX / 2 + 4096,
@@ -124,7 +124,7 @@ static void products_that_overflow(size_t a, size_t b) {
 
 static void impossible_alignments(size_t a, size_t b) {
   (void)a, (void)b;
-  // Neither the alignment nor what it adds to the size may wrap round.
+  // Neither the alignment nor what it adds to the size may wrap around.
   for (int shift = 48; shift < 64; shift++) {
     void *out = &out;
     CHECK(FAILS(aligned_alloc(hide_size((size_t)1 << shift), 100)));
@@ -142,7 +142,7 @@ static void bad_alignments(size_t a, size_t b) {
     CHECK(posix_memalign(&out, hide_size(bad[i]), 100) == EINVAL && out == (void *)&out);
     CHECK(errno == 5);
   }
-  // No more is promised for these than that they can be freed, or are refused.
+  // The only promise for these is that they are refused or can be freed.
   for (size_t i = 0; i < COUNT(bad) - 1; i++) {
     free(aligned_alloc(hide_size(bad[i]), 100));
     free(memalign(hide_size(bad[i]), 100));
@@ -187,7 +187,7 @@ static void size_zero(size_t a, size_t b) {
     else CHECK(p[i] = realloc(p[i], i + 1)), fill(p[i], i + 1, i), check_and_free(p[i], i + 1, i);
 }
 
-// glibc's way, which C23 leaves open: freed, NULL, errno as it was.
+// glibc's way, which C23 leaves open: freed, NULL, errno unchanged.
 static void realloc_to_zero(size_t size, size_t b) {
   (void)b;
   size_t before = rss_kib();
@@ -225,7 +225,7 @@ static void errno_untouched_by_free(size_t size, size_t b) {
   }
 }
 
-// A success may set errno, says C; that no usual call does is relied upon nevertheless.
+// C lets a success set errno, but programs rely on usual calls not to do so.
 static void errno_untouched_by_success(size_t a, size_t b) {
   (void)a, (void)b;
   errno = 5;
@@ -299,7 +299,7 @@ static void blocks_do_not_overlap(size_t largest, size_t count) {
   free(block);
 }
 
-// Each of glibc's other functions may be called, whatever it makes of it.
+// Each of glibc's other functions may be called, whatever it does.
 static void statistics_and_parameters(size_t a, size_t b) {
   (void)a, (void)b;
   char *text = NULL;

@@ -89,7 +89,7 @@ void TooMuch(size_t size, size_t) {
   churn(1, 200);
 }
 
-// new_handler: called until it gives up; may make room, replace itself, throw.
+// new_handler: called until it gives up; it may make room, replace itself or throw.
 std::atomic<int> handled;
 void GiveUpAtThree() {
   free(malloc(100));
@@ -176,7 +176,7 @@ void ExceptionPassedBetweenThreads(size_t, size_t) {
   }
 }
 
-// Destructors of thread_local objects, which allocate, and make others.
+// Destructors of thread_local objects that allocate and construct other such objects.
 std::atomic<int> ended;
 struct Inner {
   std::vector<std::string> words{100, std::string(50, 'w')};

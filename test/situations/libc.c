@@ -1,5 +1,5 @@
-// libc.c: functions of the C library that allocate, and whose blocks the program
-// frees. Each is done often enough that the memory is used again.
+// libc.c: functions of the C library that allocate blocks which the program frees. Each runs
+// often enough that the memory is reused.
 
 #include "situations.h"
 
@@ -277,7 +277,7 @@ static void times(size_t n) {
 }
 
 static void numbers(size_t n) {
-  // Long ones are formatted and read by way of the heap.
+  // The C library uses the heap to format and to read long ones.
   char *text = NULL;
   CHECK(asprintf(&text, "%.*f %Lg", (int)(n % 3000 + 1100), 1.0 / 3, 1e4000L) > 1000);
   CHECK(strtod(text, NULL) > 0.333);
@@ -332,7 +332,7 @@ static void often(size_t which, size_t times) {
   churn(which, 300);
 }
 
-// Those that may be called from several threads at once.
+// Functions that may be called from several threads at once.
 static void *in_thread(void *seed) {
   static once_t *const safe[] = {strings,         lines,    memory_streams, many_files,
                                  local_addresses, patterns, sorting,        folders,
@@ -355,7 +355,7 @@ static void in_threads(size_t threads, size_t b) {
   for (size_t i = 0; i < threads; i++) join(thread[i]);
 }
 
-// One thread's strings are another's to free.
+// Strings that one thread allocates are freed by another.
 static void *make_strings(void *list) {
   for (size_t i = 0; i < 500; i++) CHECK(asprintf((char **)list + i, "%*zu", (int)i * 5, i) > 0);
   return NULL;

@@ -1,5 +1,5 @@
-// limits.c: little of everything, and kernels that refuse. The rows' conditions are
-// what is tried; what runs under them is ordinary.
+// limits.c: scarcity of every kind, and kernels that refuse calls. The conditions of the rows
+// are the test; the work under them is ordinary.
 
 #include "situations.h"
 
@@ -51,8 +51,8 @@ static void children_work(size_t children, size_t b) {
   }
 }
 
-// Until nothing is left: NULL and ENOMEM, what is there stays whole; when it is
-// freed, as much comes again, of this size and of another.
+// Allocates until nothing is left: NULL and ENOMEM, live blocks stay intact; after they are
+// freed, as much can be allocated again, of this size and of another.
 static size_t fill_up(size_t size, void **list, size_t most) {
   size_t n = 0;
   for (void **p; n < most; n++) {
@@ -110,7 +110,7 @@ static void failures_change_nothing(size_t size, size_t b) {
   check_and_free(p, size, 1);
 }
 
-// One block takes most of what there is, grows to it, and is given back.
+// One block takes most of the memory there is, grows to that size, and is given back.
 static void one_large_block(size_t largest, size_t b) {
   (void)b;
   for (int round = 0; round < 3; round++) {
@@ -134,7 +134,7 @@ static void large_alignments(size_t largest, size_t b) {
   }
 }
 
-// The limit comes when the heap is in use already, just above what is mapped.
+// The limit is set when the heap is in use already, just above what is mapped.
 static void limited_later(size_t what, size_t value) {
   char *p = filled_block(100000, 1);
   churn(1, 500);
@@ -145,8 +145,8 @@ static void limited_later(size_t what, size_t value) {
   check_and_free(p, 100000, 1);
 }
 
-// The limit is far below what an allocator may have reserved; but for what is in use the
-// program has all of it, for stacks and mappings of its own as well.
+// The limit is far below what an allocator may have reserved; except for what is in use, the
+// program gets all of it, for its own stacks and mappings too.
 static void use_below(size_t mib) {
   CHECK(status_kib("VmSize:") < mib * KIB);
   char *p = filled_block(mib * MIB / 4, 1);
@@ -177,7 +177,7 @@ static void limited_below(size_t mib, size_t by_prlimit) {
   }
   CHECK(errno == 0);
   use_below(mib);
-  // It is raised, and lowered again.
+  // The limit is raised, and lowered again.
   CHECK(setrlimit(RLIMIT_AS, &old) == 0);
   void *large = malloc(mib * MIB);
   CHECK(large);
@@ -189,20 +189,20 @@ static void limited_below(size_t mib, size_t by_prlimit) {
   check_and_free(p, 100000, 1);
 }
 
-// Not by a function that a library could know of.
+// The limit is not set by a function that a library could know of.
 static void limited_by_others(size_t mib, size_t b) {
   (void)b;
   churn(1, 500);
   struct rlimit l = {mib * MIB, mib * MIB};
   CHECK(syscall(SYS_prlimit64, 0, RLIMIT_AS, &l, NULL) == 0);
-  char *p = filled_block(mib * MIB / 4, 1); // the first that needs a mapping
+  char *p = filled_block(mib * MIB / 4, 1); // the first block that needs a mapping
   CHECK(p);
   check_and_free(p, mib * MIB / 4, 1);
   use_below(mib);
 }
 
-// After a peak, to which the limit leaves no room: what it took is there for other sizes, and
-// whoever gets it can use it.
+// The limit is set after a peak and leaves no room beyond it: the peak's memory is available
+// to other sizes, and every caller that gets it can use it.
 static void limited_after_peak(size_t size, size_t mib) {
   void *list = NULL, *block[16];
   CHECK(fill_up(size, &list, mib * MIB / size) == mib * MIB / size);
@@ -223,7 +223,7 @@ static void limited_after_peak(size_t size, size_t mib) {
   use_below(mib);
 }
 
-// The first who need memory then are threads that have no heap yet, all at once.
+// The first to need memory then are threads that have no heap yet, all at once.
 static pthread_barrier_t limited;
 static void *use_at_once(void *unused) {
   pthread_barrier_wait(&limited);
@@ -245,7 +245,7 @@ static void limited_by_others_threads(size_t mib, size_t threads) {
   for (size_t i = 0; i < threads; i++) CHECK(pthread_join(thread[i], NULL) == 0);
 }
 
-// They do what they are documented to do, and nothing to others.
+// The calls do what they are documented to do, and nothing else.
 static void limit_calls(size_t a, size_t b) {
   (void)a, (void)b;
   struct rlimit l = {2, 1}, now, old;
@@ -283,7 +283,7 @@ static __attribute__((noinline)) void limits_itself(void) {
   wait_for(pid, 0);
 }
 
-// A child of vfork limits itself, as before an exec: nothing of its parent's changes.
+// A child of vfork limits itself, as before an exec: nothing changes for its parent.
 static void limited_vfork_child(size_t blocks, size_t size) {
   size_t before = status_kib("VmSize:");
   limits_itself();
@@ -294,14 +294,14 @@ static void limited_vfork_child(size_t blocks, size_t size) {
   free(p);
 }
 
-// What is locked is resident; what is merely reserved is not.
+// Locked memory is resident; memory that is only reserved is not.
 static void little_is_locked(size_t most_kib, size_t b) {
   (void)b;
   all_work(1, 0);
   CHECK(status_kib("VmHWM:") < most_kib);
 }
 
-// Locking what is there must not touch what is merely reserved.
+// Locking existing memory must not touch memory that is only reserved.
 static void lock_everything(size_t flags, size_t b) {
   (void)b;
   churn(1, 1000);
@@ -319,13 +319,13 @@ static void no_descriptor_kept(size_t a, size_t b) {
   all_work(1, 0);
   int second = dup(0);
   CHECK(first == second);
-  // Nor is one needed that the program may have closed.
+  // Nor may one be needed that the program has closed.
   for (int fd = 3; fd < 100; fd++) close(fd);
   all_work(2, 0);
 }
 
-// Without the advice that memory is not needed it goes back by other calls: that of blocks
-// whose neighbours are free too, in all size ranges.
+// Without the advice that memory is not needed, it goes back by other calls: the memory of
+// blocks whose neighbours are free too, in all size ranges.
 static void memory_goes_back(size_t a, size_t b) {
   (void)a, (void)b;
   enum { N = 40000, BYTES = 64 * MIB };
@@ -344,8 +344,8 @@ static void memory_goes_back(size_t a, size_t b) {
 
 #define UNDER(condition, run, a, b) {#run "_" condition, run, a, b, condition}
 
-// Only read, write and the end of the thread are left: who has freed small blocks gets such again
-// without asking the kernel.
+// Only read, write and the end of the thread are left: a thread that has freed small blocks
+// gets such blocks again without a system call.
 static void strict_mode(size_t step, size_t rounds) {
   enum { BLOCKS = 64 };
   void *block[BLOCKS];

@@ -1,4 +1,4 @@
-// loader.c: libraries that come and go, other interposers, hostile start-ups.
+// loader.c: libraries that are loaded and unloaded, other interposers, hostile start-ups.
 
 #include "situations.h"
 
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-// The library that malloc is in.
+// The library that contains malloc.
 static const char *allocator(void) {
   Dl_info info;
   CHECK(dladdr(dlsym(RTLD_DEFAULT, "malloc"), &info) && info.dli_fname[0] == '/');
@@ -46,7 +46,7 @@ static void allocator_again(size_t flags, size_t times) {
   check_and_free(before, 5000, 1);
 }
 
-// A second copy, with a second C library below it; each keeps its own blocks.
+// A second copy, with a second C library below it; each copy keeps its own blocks.
 static void allocator_in_name_space(size_t times, size_t b) {
   (void)b;
   for (size_t i = 0; i < times; i++) {
@@ -83,7 +83,7 @@ static void load_and_unload(size_t flags, size_t threads) {
   CHECK(rss_kib() < before + 4 * KIB); // from one time to the next it varies by 1 to 2.5 MiB
 }
 
-// Blocks made in a library outlive it.
+// Blocks allocated by a library outlive it.
 static void blocks_outlive_library(size_t size, size_t b) {
   (void)b;
   void *p[20];
@@ -94,7 +94,7 @@ static void blocks_outlive_library(size_t size, size_t b) {
   for (size_t i = 0; i < COUNT(p); i++) check_and_free(p[i], size, i);
 }
 
-// Its own malloc is whatever is bound to it; its blocks stay with it.
+// The library uses whatever malloc it is bound to; its blocks stay with it.
 static void deep_binding(size_t a, size_t b) {
   (void)a, (void)b;
   for (int i = 0; i < 20; i++) {
@@ -124,7 +124,7 @@ static void name_spaces(size_t number, size_t b) {
   for (size_t i = 0; i < number; i++) plugin_works(library[i]), CHECK(dlclose(library[i]) == 0);
 }
 
-// Copies of one library, as many as a large program has.
+// Copies of one library, as many as a large program loads.
 static void many_libraries(size_t number, size_t b) {
   (void)b;
   static void *library[100];
@@ -215,7 +215,7 @@ static void allocating_while_the_list_is_held(size_t times, size_t b) {
 }
 
 // ---------------------------------------------------------------------------
-// Ways to start. The rows' conditions are what is tried.
+// Ways to start a process. The conditions of the rows are the test.
 
 static void ordinary(size_t operations, size_t b) {
   (void)b;

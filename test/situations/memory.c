@@ -1,4 +1,4 @@
-// memory.c: what becomes of the memory: given back, zero, not doubled, not lost.
+// memory.c: what happens to memory: given back, zero, not doubled, not lost.
 
 #include "situations.h"
 
@@ -37,8 +37,8 @@ static void peak_then_idle(size_t size, size_t b) {
   reach(before + 24 * KIB);
 }
 
-// All at their peak at the same moment. Where one frees while another still grows,
-// an allocator may well keep for the one what the other gave up.
+// All threads are at their peak at the same moment. If one freed while another still grew, an
+// allocator might well keep for the other what the first gave up.
 static pthread_barrier_t all_have_theirs;
 static void *peak_in_thread(void *size) {
   size_t count;
@@ -76,7 +76,7 @@ static void peaks_repeated(size_t size, size_t times) {
   }
 }
 
-// Phases of different sizes, the live bytes the same.
+// Phases of different sizes with the same number of live bytes.
 static void phases(size_t a, size_t b) {
   (void)a, (void)b;
   static const size_t sizes[] = {32, 200, 1000, 3000, 9000, 40000, 100000, 700000, 3000000};
@@ -104,7 +104,7 @@ static void alternating(size_t one, size_t other) {
   for (size_t i = 0; i < N; i++) free(p[i]);
 }
 
-// One block in each 64 KiB lives on. The rest must be of use to others.
+// One block in each 64 KiB stays live. The rest must be usable for other sizes.
 static void one_survivor(size_t size, size_t then) {
   size_t before = rss_kib(), count, per = 64 * KIB / size, n;
   void **p = make_blocks(size, 48 * MIB, &count);
@@ -177,7 +177,7 @@ static void calloc_after_others_dirt(size_t size, size_t b) {
   }
 }
 
-// Dirt of one size, zeroes of another.
+// Memory that one size left dirty must be zero for another.
 static void calloc_after_other_size(size_t dirt, size_t size) {
   for (int round = 0; round < 3; round++) {
     size_t count, n;
@@ -236,7 +236,7 @@ static void grow_two_by_turns(size_t limit, size_t step) {
   free(p), free(q);
 }
 
-// Old and new are never there together.
+// The old and the new block are never resident together.
 static void grow_without_doubling(size_t from, size_t to) {
   char *p = malloc(from);
   CHECK(p);
@@ -263,7 +263,7 @@ static void shrink_many(size_t from, size_t to) {
   size_t before = rss_kib(), count;
   void **p = make_blocks(from, 64 * MIB, &count);
   for (size_t i = 0; i < count; i++) CHECK(p[i] = realloc(p[i], to));
-  // What they left serves others.
+  // The memory that they gave up serves other sizes.
   size_t n;
   void **q = make_blocks(from / 3, 32 * MIB, &n);
   CHECK(rss_kib() < before + 72 * KIB);
@@ -358,7 +358,7 @@ static void locked_blocks(size_t size, size_t b) {
   }
 }
 
-// The program may advise on whole pages of its own blocks, and take it back or not.
+// The program may give advice on whole pages of its own blocks, and may or may not undo it.
 static void advised_blocks(size_t advice, size_t size) {
   for (size_t i = 0; i < 30; i++) {
     char *p = aligned_alloc(4096, size);
@@ -433,7 +433,7 @@ static void map_over(void *p, size_t size, int flags, int fd) {
   CHECK(mmap(p, size, PROT_READ | PROT_WRITE, MAP_FIXED | flags, fd, 0) == p);
 }
 
-// Whether the contents are still there.
+// Returns whether the contents are still there.
 static bool play_with(void *p, size_t size, size_t how) {
   static const int advice[][2] = {[FORK] = {MADV_DONTFORK, MADV_DOFORK},
                                   [CHILD_ZEROS] = {MADV_WIPEONFORK, MADV_KEEPONFORK},

@@ -44,10 +44,10 @@ static void child_frees_all(size_t size, size_t how) {
     if (pid == 0) use_inherited(size, how == GROW), exit(0);
     wait_for(pid, 0);
   }
-  use_inherited(size, how == GROW); // the children did not touch ours
+  use_inherited(size, how == GROW); // the children did not touch the parent's blocks
 }
 
-// The owner of the blocks does not exist in the child, and was in the middle of it.
+// The owner of the blocks does not exist in the child; the fork interrupted its work.
 static _Atomic bool stop, ready;
 static void *keep_blocks_and_churn(void *size) {
   make_inherited(size);
@@ -145,7 +145,7 @@ static void children_start_threads(size_t children, size_t threads) {
   }
 }
 
-// A child that only looks, and allocates a little, does not copy its parent's heap.
+// A child that only reads, and allocates a little, does not copy its parent's heap.
 static size_t private_dirty_kib(void) {
   FILE *f = fopen("/proc/self/smaps_rollup", "r");
   char text[200];
@@ -174,7 +174,7 @@ static void little_is_copied(size_t size, size_t b) {
 }
 
 // ---------------------------------------------------------------------------
-// What is run around a fork.
+// What runs around a fork.
 
 static void *prepared[3];
 static size_t depth, handled;
@@ -210,7 +210,7 @@ static void fork_in_signal_handler(size_t while_allocating, size_t b) {
   setitimer(ITIMER_REAL, &never, NULL);
 }
 
-// Here the handler's child goes on with the program's work.
+// Here the handler's child continues the program's work.
 static pid_t forked = -1;
 static void fork_and_return(int number) { (void)number, forked = fork(); }
 static void child_of_handler_goes_on(size_t times, size_t b) {
@@ -278,7 +278,7 @@ static void exec_from_a_thread(size_t a, size_t b) {
     if (pid == 0) {
       for (size_t t = 0; t < 3; t++) start(churn_until_stopped, AS_ARGUMENT(t));
       usleep(2000);
-      close(1); // the other run's "ok" is not ours
+      close(1); // the new program's "ok" is not this one's
       join(start(exec_here, (void *)(uintptr_t)"/proc/self/exe"));
     }
     wait_for(pid, 0);
@@ -423,8 +423,8 @@ static void new_root(size_t a, size_t b) {
   CHECK(status == 0);
 }
 
-// Without what pthread_atfork has arranged. How: of fork with its own system call or, where the
-// memory stays shared, of a second process on a stack of its own that runs to its end.
+// Children made without the handlers of pthread_atfork. How: by fork's own system call, or as
+// a second process that shares the memory and runs to its end on a stack of its own.
 enum { RAW_FORK, SHARED_MEMORY };
 
 static int works_on(void *block) {
@@ -472,8 +472,8 @@ static void vfork_child_allocates(size_t size, size_t times) {
   }
 }
 
-// Debuggers dump what is mapped and private, whether it can be read or not, unless it is marked
-// (dd). Blocks must be in it, and what is only reserved must not.
+// Debuggers dump private mappings, readable or not, unless they are marked (dd). Blocks must
+// be in the dump; memory that is only reserved must not.
 static void debuggers_dump(size_t most, size_t size) {
   enum { BLOCKS = 2000 };
   static char *block[BLOCKS];

@@ -19,7 +19,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-variables: dict[str, str] = {}  # of every case's environment
+variables: dict[str, str] = {}  # added to every case's environment
 LIMIT = 60  # seconds for one case; the longest takes about one when the machine is idle
 
 
@@ -38,7 +38,7 @@ def run(program: str, library: str | None, case: str) -> Outcome:
     if library:
         environment["LD_PRELOAD"] = library
     started = time.monotonic()
-    # A session of its own: what a case leaves behind is ended with it.
+    # A session of its own, so that whatever a case leaves behind is ended with it.
     with subprocess.Popen([program, case], env=environment, stdin=subprocess.DEVNULL, text=True,
                           errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           start_new_session=True) as child:
@@ -80,7 +80,7 @@ def select(program: str, groups: list[str], names: list[str]) -> list[str]:
 
 
 def table(results: dict[str, list[Outcome]], cases: list[str]) -> None:
-    """Cases passed per group; skipped ones count as neither passed nor failed."""
+    """Cases passed per group; a skipped case counts as neither passed nor failed."""
     width = max(10, *(len(name) + 2 for name in results))
     print(f"{'passed':12}{'cases':>6}" + "".join(f"{name:>{width}}" for name in results))
     for group in list(dict.fromkeys(case.split(".")[0] for case in cases)) + ["all"]:

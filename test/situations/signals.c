@@ -1,4 +1,4 @@
-// signals.c: code that is interrupted, and stacks that are not the usual one.
+// signals.c: code that is interrupted, and unusual stacks.
 
 #include "situations.h"
 
@@ -23,7 +23,7 @@ static void timer(int which, long microseconds) {
 }
 
 // ---------------------------------------------------------------------------
-// Interrupted while it allocates. The handlers only do what POSIX lets them.
+// The thread is interrupted while it allocates. The handlers only do what POSIX allows.
 
 static volatile char *written_by_handler;
 static void count(int number) { (void)number, arrived++; }
@@ -128,7 +128,7 @@ static void on_signal_stack(size_t size, size_t from) {
   }
 }
 
-// malloc runs on the signal stack: raised where nothing was interrupted.
+// malloc runs on the signal stack; the signal is raised where it interrupts nothing.
 static void allocate_everything(int number) {
   (void)number;
   for (size_t n = 1; n < 8 * MIB; n = n * 3 + 1) {
@@ -150,7 +150,7 @@ static void allocating_on_signal_stack(size_t size, size_t b) {
   free(s.ss_sp);
 }
 
-// A page of a block is protected; the handler lets the write through.
+// A page of a block is protected; the handler allows the write.
 static char *guarded;
 static void unprotect(int number, siginfo_t *info, void *context) {
   (void)number, (void)context;
@@ -179,7 +179,7 @@ static void write_barrier(size_t times, size_t alignment) {
 static sigjmp_buf back;
 static void jump_back(int number) { (void)number, siglongjmp(back, 1); }
 
-// The handler leaves compute(), never malloc: the signal is blocked there.
+// The handler jumps out of raise(), never out of malloc: the signal is blocked elsewhere.
 static void jump_out_of_handler(size_t times, size_t threads) {
   sigset_t alarm;
   sigemptyset(&alarm), sigaddset(&alarm, SIGUSR1);
@@ -239,14 +239,14 @@ static void longjmp_frees_later(size_t size, size_t threads) {
 enum { COROUTINES = 50 };
 static ucontext_t scheduler[2], coroutine[COROUTINES];
 static size_t rounds_done[COROUTINES];
-static __thread size_t this_thread; // which scheduler resumes
+static __thread size_t this_thread; // the scheduler that resumes
 
 __attribute__((noinline)) static ucontext_t *my_scheduler(void) {
   atomic_signal_fence(memory_order_seq_cst);
   return &scheduler[this_thread];
 }
 
-// Holds blocks over each switch, as 30 coroutines in the middle of things do.
+// Holds blocks over each switch, as coroutines in the middle of things do.
 static void coroutine_body(unsigned number) {
   for (size_t i = 0; i < 40; i++) {
     size_t n = (number * 977 + i * 131) % 6000 + 1;
@@ -277,7 +277,7 @@ __attribute__((noinline)) static void *make_coroutine(unsigned number, size_t st
   return stack;
 }
 
-// The stacks are blocks too. With threads, each resumption is by another thread.
+// The stacks are blocks too. With threads, each resumption is by another thread than the last.
 static void coroutines(size_t stack_size, size_t threads) {
   void *stack[COROUTINES];
   for (unsigned i = 0; i < COROUTINES; i++) stack[i] = make_coroutine(i, stack_size);

@@ -3,12 +3,12 @@
 //   situations --list                             GROUP.CASE, one per line
 //   situations [--under CONDITION]... GROUP.CASE
 //
-// Prints "ok" and ends with 0, or says on stderr what did not hold and ends with
-// 1, or prints why this machine cannot do it and ends with 77. Which allocator is
-// under it is not looked at. The conditions of the case's row come first, then
-// those given. One that a new program inherits is followed by a restart, so that
-// the allocator starts under it; --bare is how the restarted program knows that
-// the row's are set up or still in its arguments.
+// Prints "ok" and ends with 0; or says on stderr what did not hold and ends with 1; or prints
+// why this machine cannot run the case and ends with 77. It does not look at which allocator
+// is loaded. The conditions of the case's row are set up first, then those given. After a
+// condition that a new program inherits, the program restarts itself, so that the allocator
+// starts under it; --bare tells the restarted program that the row's conditions are set up or
+// still in its arguments.
 
 #include "situations.h"
 
@@ -46,7 +46,7 @@ static uint64_t word_of(uint64_t seed, size_t i) {
   return (seed + 1) * 0x9e3779b97f4a7c15u + (uint64_t)i * 0x0101010101010101u;
 }
 
-// A word at a time, without calls: most of the suite's time would go here.
+// A word at a time, without calls: otherwise most of the suite's time would be spent here.
 void fill(void *p, size_t n, uint64_t seed) {
   unsigned char *at = p;
   uint64_t w;
@@ -184,7 +184,7 @@ static const case_t *find(const char *name) {
 
 enum { USAGE = 64, NO_RESTART = 65, NO_OUTPUT = 66, ARGUMENTS = 32 };
 
-// The arguments with the row's conditions spelled out. They outlive an exec.
+// The arguments with the row's conditions spelled out. They survive an exec.
 static void spell_out(const case_t *c, char **argv, char **spelled) {
   static char names[200];
   int n = 0;

@@ -1,6 +1,5 @@
-// situations.h: what the groups share. A case is a function of two numbers from
-// its row, run under the conditions named there; it returns if all went well. See
-// situations.c.
+// situations.h: what the groups share. A case is a function of two numbers from its row, run
+// under the conditions that the row names; it returns if all checks held. See situations.c.
 
 #ifndef TEST_SITUATIONS_H
 #define TEST_SITUATIONS_H
@@ -40,7 +39,7 @@ typedef struct {
   const char *under; // names from conditions.c, separated by blanks; may be NULL
 } case_t;
 
-// Four rows: one for each way in which sizes are served, whoever serves them.
+// Four rows, one for each size range, whichever allocator serves them.
 enum { TINY = 48, L2 = 9000, L25 = 200000, HUGE = 3000000 };
 #define EACH_RANGE(name, run, b) \
   {name "_tiny", run, TINY, b, NULL}, {name "_l2", run, L2, b, NULL}, \
@@ -60,7 +59,7 @@ __attribute__((noreturn)) void sit_skip(const char *why);
 
 #define CHECK(x) ((x) ? (void)0 : sit_fail(__FILE__, __LINE__, #x))
 
-// The compiler must not fold what it is given.
+// Hides a value from the compiler, which must not fold it.
 static inline void *hide(const void *p) {
   const void *volatile hidden = p;
   return (void *)(uintptr_t)hidden;
@@ -87,12 +86,12 @@ static inline struct timespec time_now(void) {
   return now;
 }
 
-// A malloc that must succeed, filled by a seed, and its end.
+// A malloc that must succeed, filled by a seed; and the check and free of such a block.
 void *filled_block(size_t n, uint64_t seed);
 void check_and_free(void *p, size_t n, uint64_t seed);
 
-// Mixed sizes, checked contents, all freed at the end. churn_some also has them
-// up to 64 KiB only, for tight limits.
+// Mixed sizes with checked contents, all freed at the end. churn_some takes only sizes up to
+// 64 KiB, for tight limits.
 void churn(uint64_t seed, size_t operations);
 void churn_some(uint64_t seed, size_t operations);
 void *churn_thread(void *seed); // churn of 2000 operations
@@ -106,7 +105,7 @@ void wait_for(pid_t pid, int status); // the child's wait status must be this
 #define AS_NUMBER(argument) ((size_t)(uintptr_t)(argument))
 #define AS_ARGUMENT(number) ((void *)(uintptr_t)(number))
 
-// The file of that name beside this program.
+// The path of the file of that name beside this program.
 const char *beside(const char *name);
 
 // Blocks that the linked library's constructor made before main. ctor_lib.c

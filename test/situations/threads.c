@@ -1,4 +1,4 @@
-// threads.c: threads that begin, end, exchange blocks and are cancelled.
+// threads.c: threads that start, end, exchange blocks and are cancelled.
 
 #include "situations.h"
 
@@ -56,7 +56,7 @@ static void exit_with_live_blocks(size_t size, size_t then_realloc) {
   free(b.p);
 }
 
-// The n-th owner has exited when its blocks are freed: nothing may pile up.
+// Each owner has exited when its blocks are freed: nothing may pile up.
 static void owner_has_exited(size_t size, size_t b) {
   (void)b;
   batch_t batch = batch_of(size);
@@ -78,7 +78,7 @@ static void *fill_batch_and_sleep(void *batch) {
   return NULL;
 }
 
-// Owners that never run again: what others freed of theirs is lost at most once.
+// Owners that never run again: what others freed of their memory is lost at most once.
 static void owner_sleeps(size_t size, size_t b) {
   (void)b;
   enum { N = 4 };
@@ -140,7 +140,7 @@ static void producer_consumer(size_t size, size_t pairs) {
     thread[2 * i] = start(produce, &q[i]), thread[2 * i + 1] = start(consume, &q[i]);
   }
   for (size_t i = 0; i < 2 * pairs; i++) join(thread[i]);
-  // In the queues at once: SLOTS blocks each. The rest is the allocator's.
+  // The queues hold at most SLOTS blocks each at a time. The rest is the allocator's.
   CHECK(rss_kib() < before + pairs * (SLOTS * size / KIB * 2 + 8 * KIB) + 8 * KIB);
   free(q);
 }
@@ -170,7 +170,7 @@ static void everyone_frees_everyones(size_t threads, size_t b) {
   for (size_t i = 0; i < SLOTS; i++) free(shared[i]);
 }
 
-// One block goes round; each thread changes its size to another size range's.
+// One block is passed around; each thread resizes it into another size range.
 static pthread_barrier_t barrier;
 static struct {
   unsigned char *p;
@@ -231,7 +231,7 @@ static void short_threads(size_t number, size_t detached) {
   struct timespec all_started = time_now();
   while (ended < number && seconds_since(&all_started) < 30) usleep(1000);
   CHECK(ended == number);
-  if (detached) usleep(50000); // they have yet to leave
+  if (detached) usleep(50000); // the threads have yet to leave
   CHECK(exact_rss_kib() < before + (detached ? 16 : 2) * KIB);
 }
 
@@ -319,7 +319,7 @@ static void *churn_on_any_cpu(void *seed) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(i % 2, &set);
-    sched_setaffinity(0, sizeof set, &set); // fails where there is one CPU: just as well
+    sched_setaffinity(0, sizeof set, &set); // fails with only one CPU, which does no harm
     churn(AS_NUMBER(seed) + i, 200);
   }
   return NULL;
@@ -359,7 +359,7 @@ static void smallest_stack(size_t size, size_t b) {
   }
 }
 
-// The stack is a block; it is freed, and used by others, once the thread is gone.
+// The stack is a block; once the thread is gone, it is freed and others use it.
 static void stack_is_a_block(size_t size, size_t b) {
   (void)b;
   for (int i = 0; i < 100; i++) {
@@ -376,14 +376,14 @@ static void stack_is_a_block(size_t size, size_t b) {
 }
 
 // ---------------------------------------------------------------------------
-// Destructors of what is thread-specific.
+// Destructors of thread-specific data.
 
 static pthread_key_t key[8];
 static _Atomic size_t destroyed;
 
 static void free_it(void *p) { free(p), destroyed++; }
 
-// Comes back in every round that there is, with work for the allocator each time.
+// Sets itself up again for every round there is, with work for the allocator each time.
 static void allocate_again(void *p) {
   size_t *round = p, next = *round + 1;
   churn_some(next, 100);
@@ -429,7 +429,7 @@ static void all_keys_taken(size_t threads, size_t b) {
   CHECK(exact_rss_kib() < before + 4 * KIB);
 }
 
-// The keys are gone before the process's first thread starts.
+// All keys are taken before the process's first thread starts.
 static void threads_without_keys(size_t threads, size_t b) {
   (void)b;
   pthread_key_t k;
@@ -535,7 +535,7 @@ static void cancel_in_getline(size_t times, size_t b) {
     CHECK(pthread_cancel(t) == 0);
     join(t);
     CHECK(line == NULL);
-    close(fd[1]); // the stream stays locked: its thread was inside of it
+    close(fd[1]); // the stream stays locked: its thread was inside it
     close(fd[0]);
   }
 }

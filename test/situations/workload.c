@@ -1,4 +1,4 @@
-// workload.c: short mixes as programs have them, every block's contents checked.
+// workload.c: short mixes of calls as programs make them; all blocks' contents are checked.
 
 #include "situations.h"
 
@@ -14,7 +14,7 @@ static void mixed_in_threads(size_t threads, size_t b) {
   }
 }
 
-// An interpreter: many small objects that live by turns, a few growing tables.
+// An interpreter: generations of many small objects, a few growing tables.
 typedef struct object {
   struct object *next;
   size_t size;
@@ -57,7 +57,7 @@ static void interpreter(size_t generations, size_t b) {
   for (object_t *next; old; old = next) next = old->next, free(old);
 }
 
-// A compiler: grows for a phase, frees it all at once, larger each time.
+// A compiler: grows for a phase and frees all of it at once; each phase is larger.
 static void compiler(size_t phases, size_t b) {
   (void)b;
   for (size_t phase = 1; phase <= phases; phase++) {
@@ -78,8 +78,8 @@ static void compiler(size_t phases, size_t b) {
   }
 }
 
-// A server: each request is a thread's, with buffers that grow, and answers that
-// another thread frees.
+// A server: a thread handles each request, with buffers that grow; another thread frees the
+// answers.
 enum { REQUESTS = 300, WORKERS = 4 };
 static _Atomic(char *) answer[REQUESTS];
 static _Atomic size_t next_request;
@@ -154,7 +154,7 @@ static void images(size_t number, size_t b) {
   CHECK(rss_kib() < before + 24 * KIB);
 }
 
-// Text tools: strings joined byte by byte and cut again.
+// Text tools: strings that grow byte by byte and are cut again.
 static void text_tool(size_t strings, size_t b) {
   (void)b;
   for (size_t i = 0; i < strings; i++) {
@@ -171,7 +171,7 @@ static void text_tool(size_t strings, size_t b) {
   }
 }
 
-// Last in, first out, and first in, first out, of one size.
+// Blocks of one size, freed last in, first out, and first in, first out.
 static void stack_and_queue(size_t size, size_t count) {
   char **p = malloc(count * sizeof *p);
   for (int order = 0; order < 4; order++) {

@@ -1,7 +1,7 @@
-// long_life.c: a process that lives long and changes its mind about sizes. Two threads
-// allocate and free through phases (small, large, few, many, mixed), hand blocks to
-// each other and leave a survivor here and there; the main thread prints, as a line of
-// JSON per interval, what is live, what is resident and how long malloc took.
+// long_life.c: a long-lived process whose block sizes change. Two threads allocate and free
+// through phases (small, large, few, many, mixed), hand blocks to each other and leave a
+// survivor here and there. Per interval the main thread prints a line of JSON: what is live,
+// what is resident and how long malloc took.
 //
 //   long_life SECONDS PHASE_SECONDS
 //
@@ -25,17 +25,17 @@
 #define MIB ((size_t)1 << 20)
 enum {
   THREADS = 2,
-  SLOTS = 120000,    // of a thread
+  SLOTS = 120000,    // per thread
   EXCHANGED = 2048,  // blocks on their way to another thread
-  SURVIVORS = 256,   // of so many blocks of an earlier phase one stays
-  TIMED = 4,         // of so many mallocs one is timed
+  SURVIVORS = 256,   // one of so many blocks of an earlier phase stays
+  TIMED = 4,         // one of so many mallocs is timed
   BUCKETS = 64 * 8,  // eight per power of two nanoseconds
   BREATH = 2000,     // operations between two short sleeps: not the whole processor
 };
 
 typedef struct {
   const char *name;
-  size_t low, high, live; // sizes; bytes of a thread
+  size_t low, high, live; // sizes; live bytes per thread
 } phase_t;
 static const phase_t phases[] = {
   {"tiny", 1, 256, 8 * MIB},      {"large", 60 * KIB, MIB, 32 * MIB},
@@ -53,10 +53,10 @@ typedef struct {
 typedef struct {
   pthread_t thread;
   uint64_t random;
-  header_t **slots; // not from malloc: the program's own tables are no part of the figures
+  header_t **slots; // mapped: the program's own tables are not part of the figures
   size_t used;      // slots below this may be in use
   size_t held;      // bytes in slots
-  _Atomic int64_t live; // bytes: what it allocated less what it freed, also others' blocks
+  _Atomic int64_t live; // bytes allocated less bytes freed, including others' blocks
   _Atomic uint32_t latency[BUCKETS];
 } worker_t;
 
@@ -79,7 +79,7 @@ static uint64_t chance(uint64_t *state) {
 }
 
 // ---------------------------------------------------------------------------
-// Latency: bucket b holds times from lower_ns(b) on.
+// Latency: bucket b counts times from lower_ns(b) on.
 
 static unsigned bucket_of(uint64_t ns) {
   if (ns < 8) return (unsigned)ns;
@@ -138,7 +138,7 @@ static void drop(worker_t *w, header_t *h) {
   free(h);
 }
 
-// Every fourth goes to another thread, or to this one later.
+// Every fourth block goes to another thread, or to this one later.
 static void give_up(worker_t *w, size_t slot) {
   header_t *h = w->slots[slot];
   w->slots[slot] = NULL;
@@ -148,8 +148,8 @@ static void give_up(worker_t *w, size_t slot) {
   if (h) drop(w, h);
 }
 
-// Slots enough for twice the blocks that will be live. What lies above them goes, but
-// for the survivors; they stay until their slot is used again.
+// Provides slots for twice the blocks that will be live. Blocks in the slots above are given
+// up, except the survivors, which stay until their slot is used again.
 static size_t enter(worker_t *w, const phase_t *to) {
   size_t n = 4 * to->live / (to->low + to->high) + 16;
   if (n > SLOTS) n = SLOTS;

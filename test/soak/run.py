@@ -42,22 +42,22 @@ from harness import WAIT, Failure, Harness, Skip, end_with_parent, loadable, nee
 
 # The bounds. What was measured when they were set: docs/soak.md.
 GROWTH_MAX = 1.25        # RSS of the last third of the time to that of the first third, per phase
-# A run below SHORT seconds has phases shorter than what they leave takes to go back, so that
-# chance says what a single one begins with:
+# In a run below SHORT seconds a phase is shorter than it takes to return the previous phases'
+# memory, so that chance decides with how much a single phase begins:
 SHORT = 120
 HIGHEST_MAX_SHORT = 1.5  # highest RSS of all phases, likewise
-GROWTH_MEAN_SHORT = 1.5  # geometric mean over the phases, of each pass through one the lowest RSS
-GROWTH_SLACK_KIB = 8192  # beyond which growth counts
-RSS_PER_LIVE_MAX = 3.5   # highest RSS of a cycle of phases to highest live bytes of it
+GROWTH_MEAN_SHORT = 1.5  # geometric mean over the phases of the lowest RSS of each pass, likewise
+GROWTH_SLACK_KIB = 8192  # growth below this does not count
+RSS_PER_LIVE_MAX = 3.5   # highest RSS of a cycle of phases to the highest live bytes of that cycle
 DRIFT_MAX = 3.0          # p99.9 of malloc, likewise, geometric mean over the phases
-DRIFT_SAMPLES = 1000     # timed mallocs that a sample needs to have a p99.9
+DRIFT_SAMPLES = 1000     # timed mallocs that a sample needs for a p99.9
 REDIS_GROWTH_MAX = 1.25  # RSS per used byte of redis, likewise
-REDIS_SAMPLES = 3        # of a round in a third, to be compared
+REDIS_SAMPLES = 3        # of one round that a third needs for a comparison
 
 CYCLES_AT_MOST = 12      # of long_life's phases, in a long run
 PHASE_LEAST = 0.25       # seconds
 DRAW_LIMIT = 180         # seconds
-WRITTEN = 1000           # samples of each kind in the file, at most
+WRITTEN = 1000           # samples of each kind in the file at most
 
 # The checks that other load on the machine can make fail.
 BOUNDS = RSS, PER_LIVE, LATENCY, REDIS = ("RSS over time", "RSS per live byte", "malloc's p99.9 over time",
@@ -90,7 +90,7 @@ def python3(h: Harness) -> str:
 
 
 class Stress:
-    """test/stress with another seed each time."""
+    """test/stress, each time with another seed."""
 
     def __init__(self, build: Path, seconds: int) -> None:
         self.program, self.seconds, self.seed = str(build / "test" / "stress" / "stress"), seconds, 100
@@ -102,7 +102,7 @@ class Stress:
 
 
 def run_programs(build: Path, until: float, quick: bool) -> tuple[list[Round], list[str]]:
-    """Round robin until the time is up; at least once each."""
+    """Round robin until the time is up; each program runs at least once."""
     programs = {"python3": python3, "perl": runtimes.perl, "sqlite3": data.sqlite3,
                 "stress": Stress(build, 2 if quick else 10)}
     if not quick:
@@ -165,7 +165,7 @@ class Redis:
                               text=True, timeout=60, cwd=self.folder).stdout
 
     def load_until(self, until: float) -> None:
-        """Values of changing sizes over the same keys; every eighth round all keys go."""
+        """Values of changing sizes under the same keys; every eighth round all keys are deleted."""
         start, number = time.monotonic(), 0
         while number < 3 or time.monotonic() < until:
             size = (20, 300, 3000, 80)[number % 4]
@@ -215,7 +215,7 @@ def by_phase(samples: list[dict], key: str, phase: str) -> dict[str, list[float]
 
 
 def lowest(samples: list[dict]) -> list[dict]:
-    """Of each pass through a phase the sample with the lowest RSS."""
+    """From each pass through a phase, the sample with the lowest RSS."""
     return [min(group, key=lambda s: s["rss_kib"]) for _, group in itertools.groupby(samples, lambda s: s["phase"])]
 
 
@@ -267,7 +267,7 @@ def judge_redis(redis: Redis) -> list[Check]:
     first, last = (by_phase([s | {"ratio": s["rss_kib"] / s["used_kib"]} for s in part], "ratio", "round")
                    for part in thirds(redis.samples))
     both = [r for r in first if min(len(first[r]), len(last.get(r, []))) >= REDIS_SAMPLES]
-    if both:  # else it was too short to compare equal rounds
+    if both:  # else the run was too short to compare equal rounds
         growth = statistics.geometric_mean(
             [statistics.median(last[r]) / statistics.median(first[r]) for r in both])
         checks.append(Check(REDIS, growth <= REDIS_GROWTH_MAX,
@@ -291,7 +291,7 @@ def by_bounds_alone(checks: list[Check]) -> bool:
 
 
 def again(first: list[Check], second: list[Check]) -> list[Check]:
-    """The second run's checks; a bound that the first one kept counts as kept."""
+    """The second run's checks; a bound that held in the first run counts as held."""
     kept = {check.name for check in first if check.ok and check.name in BOUNDS}
     return [dataclasses.replace(check, ok=True, text=f"{check.text}; kept the first time")
             if not check.ok and check.name in kept else check for check in second]
@@ -324,7 +324,7 @@ def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
         status, said = long_life.wait(), long_life.stderr.read()
     except BaseException:
         if redis:
-            redis.process.kill()  # its load ends with it, and not with the time
+            redis.process.kill()  # its load ends with it and not when the time is up
         raise
     finally:
         if load:
@@ -348,7 +348,7 @@ def soak(build: Path, seconds: float) -> tuple[list[Check], list[str], dict]:
 
 
 def written(record: dict) -> str:
-    """A record of a long run keeps every n-th sample only, one to a line; it was judged by all."""
+    """A record of a long run keeps every n-th sample, one to a line; all were judged."""
     def text(value: object) -> str:
         if not isinstance(value, list):
             return json.dumps(value)
@@ -360,7 +360,7 @@ def written(record: dict) -> str:
 
 def draw(record: Path, chart: Path) -> None:
     command = [sys.executable, "-B", str(Path(__file__).parent / "plot.py"), str(record), str(chart)]
-    try:  # matplotlib may have to be fetched first
+    try:  # matplotlib may have to be downloaded first
         done = subprocess.run(command, capture_output=True, text=True, timeout=DRAW_LIMIT)
         print(f"chart: {chart}" if done.returncode == 0 else f"no chart: {done.stderr.strip()[-300:]}")
     except subprocess.TimeoutExpired:
@@ -375,10 +375,10 @@ def main() -> int:
     parser.add_argument("--chart", type=Path, help="where a chart of them goes; needs --json")
     args = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
             signal.signal(number, lambda number, _: sys.exit(128 + number))
     for path in filter(None, (args.json, args.chart)):
-        path.parent.mkdir(parents=True, exist_ok=True)  # now, and not after a day
+        path.parent.mkdir(parents=True, exist_ok=True)  # fail now and not after a day
     checks, skipped, record = soak(args.build.resolve(), args.time)
     if args.time < SHORT and by_bounds_alone(checks):
         for check in checks:

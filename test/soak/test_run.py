@@ -1,4 +1,4 @@
-"""The soak run's judgement on made-up samples."""
+"""The soak run's judgement, tested on made-up samples."""
 
 import json
 import sys

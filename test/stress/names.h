@@ -1,5 +1,5 @@
-// names.h: the functions under test: the standard names, to be run with any
-// allocator preloaded, or with -DSTRESS_HAK the hak_ ones, linked (sanitizers).
+// names.h: the functions under test: the standard names, for a run with any allocator
+// preloaded, or with -DSTRESS_HAK the hak_ names, linked in (sanitizers).
 
 #ifndef TEST_STRESS_NAMES_H
 #define TEST_STRESS_NAMES_H
@@ -34,7 +34,7 @@
 #define t_usable malloc_usable_size
 #endif
 
-extern char invocation[200]; // printed with every failure, to repeat it
+extern char invocation[200]; // printed with every failure, so that the run can be repeated
 
 #ifndef CHECK // test/fuzz has its own
 #define CHECK(x)                                                                            \

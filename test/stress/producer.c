@@ -1,5 +1,5 @@
-// producer.c: blocks made by some threads and freed by others; memory that waits
-// for its owner must stay bounded. producer CASE
+// producer.c: blocks allocated by some threads and freed by others; memory that waits for its
+// owner must stay bounded. producer CASE
 
 #include <pthread.h>
 
@@ -7,7 +7,7 @@
 
 char invocation[200];
 
-// Resident memory is another thing with a sanitizer's shadow.
+// With a sanitizer's shadow memory, resident memory says nothing.
 static void check_rss(size_t limit_kib) {
 #if STRESS_HAK
   (void)limit_kib;
@@ -66,7 +66,7 @@ static void *produce(void *argument) {
 static void four_producers(size_t largest_block) {
   largest = largest_block;
   pthread_t thread[PRODUCERS];
-  // What may be live, at most, and as much again and some more for everything else.
+  // The most that may be live, as much again, and some more for everything else.
   size_t limit = rss_kib() + QUEUE * largest / 1024 * 2 + 32 * MIB_IN_KIB;
   for (size_t i = 0; i < PRODUCERS; i++)
     CHECK(pthread_create(&thread[i], NULL, produce, (void *)(uintptr_t)i) == 0);
@@ -84,7 +84,7 @@ static void tiny(void) { four_producers(1000); }
 static void mid(void) { four_producers(8000); }
 
 // ---------------------------------------------------------------------------
-// Owners that do nothing more, while others free what they made.
+// Owners that do nothing more while others free the blocks that they allocated.
 
 enum { OWNERS = 8, EACH = 16000 };
 static void *made[OWNERS][EACH];
@@ -109,7 +109,7 @@ static void *make_and_sleep(void *argument) {
   return NULL;
 }
 
-// The same once more by the calling thread: the memory is there already.
+// After the frees the calling thread allocates as much again: the memory is there already.
 static void owners(bool asleep) {
   pthread_t thread[OWNERS];
   sleeping = asleep;

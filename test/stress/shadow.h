@@ -1,6 +1,6 @@
-// shadow.h: which bytes are in live blocks, outside the tested allocator: one
-// bit per 16 bytes of address space, in mappings made as needed. Two blocks
-// that overlap want the same bit.
+// shadow.h: records outside the tested allocator which bytes are in live blocks: one bit per
+// 16 bytes of address space, in mappings made as needed. Two blocks that overlap need the same
+// bit.
 
 #ifndef TEST_STRESS_SHADOW_H
 #define TEST_STRESS_SHADOW_H
@@ -39,8 +39,8 @@ static inline region_t *region_of(uintptr_t address) {
   return region;
 }
 
-// Marks the units of [p, p + size) taken, or free again; each must have been
-// the other before.
+// Marks the units of [p, p + size) as taken or as free; each unit must have been in the other
+// state before.
 static inline void shadow_set(const void *p, size_t size, bool taken) {
   uintptr_t unit = (uintptr_t)p >> UNIT_SHIFT, end = ((uintptr_t)p + size + 15) >> UNIT_SHIFT;
   if (size == 0) end = unit + 1;

@@ -1,10 +1,10 @@
-// stress.c: threads that allocate, resize and free at random, each other's
-// blocks too, die and are reborn, while the process forks now and then. A shadow
-// of the heap (shadow.h) shows overlap, patterns show lost contents.
+// stress.c: threads allocate, resize and free at random, each other's blocks too; they end and
+// are replaced, while the process forks now and then. A shadow of the heap (shadow.h) reveals
+// overlap, patterns reveal lost contents.
 //
 //   stress SEED LENGTH THREADS     LENGTH: operations per thread, or 30s
 //
-// All chance comes from SEED; with one thread a run repeats exactly, with more
+// All random numbers come from SEED; with one thread a run repeats exactly, with more threads
 // their interleaving differs.
 
 #include <pthread.h>
@@ -22,7 +22,7 @@ enum {
   CHILD_OPERATIONS = 3000,
 };
 
-// A place for one block. Who holds the flag may use the rest.
+// A place for one block. The thread that holds the flag may use the other fields.
 typedef struct {
   atomic_flag held;
   void *p;
@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
   uint64_t random;
   size_t left;    // operations still to do
-  uint64_t calls; // that allocated
+  uint64_t calls; // calls that allocated
   slot_t own[OWN];
 } worker_t;
 
@@ -143,7 +143,7 @@ static void resize(slot_t *slot, uint64_t *random) {
   verify(slot);
   size_t to = chance(random) % 3 ? random_size(random) : slot->size + chance(random) % 64;
   if (to == 0) to = 1;
-  // All that was usable may be used, but only what was asked for is kept.
+  // The block may use all usable bytes, but realloc keeps only those that were asked for.
   size_t kept = slot->size < to ? slot->size : to, whole = slot->usable <= 2048 ? kept : 512;
   shadow_set(slot->p, slot->usable, false);
   char *p = t_realloc(slot->p, to);
@@ -154,7 +154,7 @@ static void resize(slot_t *slot, uint64_t *random) {
   note(slot, p, to, to >= 16 ? 16 : 8, chance(random));
 }
 
-// False: another thread is at this slot.
+// False: another thread uses this slot.
 static bool operate(slot_t *slot, uint64_t *random, uint64_t *calls) {
   if (atomic_flag_test_and_set(&slot->held)) return false;
   unsigned r = (unsigned)(chance(random) % 16);
@@ -195,14 +195,14 @@ static void release_all(bool in_child) {
     slot_t *slot = i < SHARED ? &shared[i] : &workers[(i - SHARED) / OWN].own[(i - SHARED) % OWN];
     bool held = atomic_flag_test_and_set(&slot->held);
     CHECK(in_child || !held);
-    if (held) continue; // its thread was at it, and is not here
+    if (held) continue; // its thread was using it and is not in this process
     if (slot->p) release(slot);
     atomic_flag_clear(&slot->held);
   }
 }
 
 #if defined(__SANITIZE_THREAD__)
-// A child has nobody's threads to join: those of the parent are not leaks of its.
+// A child has no threads to join: the parent's threads are not its leaks.
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "report_thread_leaks=0"; }
 #endif
@@ -232,11 +232,11 @@ static void *warm_up(void *argument) {
   return argument;
 }
 
-// What libc keeps for threads (stacks are cached) is made before statistics
-// are first read.
+// Makes libc allocate what it keeps for threads (it caches stacks) before the statistics are
+// first read.
 static void have_been(size_t threads) {
   pthread_t thread[WORKERS_MAX];
-  // Nor may it be of other sizes later: the process's first blocks are.
+  // Uses up the process's first blocks too: they have other sizes than later ones.
   void *first[300];
   for (unsigned i = 0; i < 300; i++) first[i] = t_malloc(100);
   for (unsigned i = 0; i < 300; i++) t_free(first[i]);

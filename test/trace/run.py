@@ -57,7 +57,7 @@ class TraceTest(unittest.TestCase):
         return self.run_command(*command, preload=preload, **({"HAKTRACE_FILE": self.trace} | settings))
 
     def traced(self, *arguments: object, **how: object) -> dict:
-        """Records the test program; what is then in the trace."""
+        """Records the test program; returns what is then in the trace."""
         if self.trace.exists():
             self.trace.unlink()
         self.record(BUILD / "test" / "traced", *arguments, **how)
@@ -71,7 +71,7 @@ class TraceTest(unittest.TestCase):
                                            preload=self.allocators[allocator]).stdout)
 
     def replay_everywhere(self) -> None:
-        """Under each allocator, contents checked; makes all recorded calls."""
+        """Replays under each allocator and checks contents; all recorded calls are made."""
         operations = self.summary()["operations"]
         for allocator in self.allocators:
             result = self.replay("--check", allocator=allocator)
@@ -82,7 +82,7 @@ class RoundTrip(TraceTest):
     """Programs that make a known number of calls."""
 
     def known(self, mode: str, n: int, *threads: int, above: Path | None = None) -> dict:
-        """The counts that n calls of each kind add to those of a run with none."""
+        """The counts that n calls of each kind add to those of a run with no calls."""
         base = self.traced(mode, 0, *threads, above=above)
         full = self.traced(mode, n, *threads, above=above)
         self.assertEqual((full["unknown_frees"], full["unseen_frees"]), (0, 0))
@@ -130,11 +130,11 @@ class RoundTrip(TraceTest):
         original = self.trace.rename(self.folder / "original")
         self.record(BUILD / "bench" / "replay", original)
         after = self.summary()
-        added = 20  # calls that replay makes itself: starting threads, printing
+        added = 20  # calls that replay itself makes: starting threads, printing
         for kind in ("malloc", "calloc", "aligned", "realloc", "free", "cross_thread_frees"):
             self.assertTrue(before[kind] <= after[kind] <= before[kind] + added, (kind, before[kind], after[kind]))
         self.assertEqual((after["threads"], after["unknown_frees"]), (before["threads"] + 1, 0))
-        window = 16384  # how far threads may be apart, without the program's own barriers
+        window = 16384  # how far threads may drift apart without the program's own barriers
         self.assertAlmostEqual(after["peak_live_blocks"], before["peak_live_blocks"], delta=2 * window)
 
     def test_rounds_quick_and_net(self) -> None:
@@ -158,7 +158,7 @@ class RoundTrip(TraceTest):
 
 
 class Process(TraceTest):
-    """How processes begin and end."""
+    """How processes start and end."""
 
     def files(self) -> list[dict]:
         return sorted((self.summary(f) for f in self.folder.iterdir()), key=lambda s: (s["operations"], s["unknown_frees"]))
@@ -171,7 +171,7 @@ class Process(TraceTest):
         self.record(BUILD / "test" / "traced", "fork", 1000, HAKTRACE_FILE=f"{self.trace}.%p")
         parent, child = self.files()
         self.assertEqual((parent["malloc"], parent["free"]), (1000, 0))
-        # Its frees are of blocks from before its recording.
+        # The child frees blocks from before its recording.
         self.assertEqual((child["malloc"], child["free"], child["unknown_frees"]), (1000, 0, 1000))
         self.assertNotEqual(parent["pid"], child["pid"])
 
@@ -183,7 +183,7 @@ class Process(TraceTest):
     def test_a_file_of_a_process_with_the_same_number_is_left_alone(self) -> None:
         self.traced("swap", 500, 2)
         whole = self.trace.read_bytes()
-        pid, started = 16, 24  # where they are in the header (format.h)
+        pid, started = 16, 24  # their offsets in the header (format.h)
 
         def in_the_process(age: int) -> Callable[[], None]:
             def write() -> None:
@@ -350,7 +350,7 @@ class Programs(TraceTest):
 
 
 class Damage(TraceTest):
-    """What is no whole trace is refused with one line that names it."""
+    """Anything but a whole trace is refused with one line that names it."""
 
     def setUp(self) -> None:
         super().setUp()

@@ -7,7 +7,7 @@
 #include "thread/heap.h"
 #include "unit.h"
 
-// Sum of a counter.
+// Sum of a counter over all heaps.
 static inline uint64_t heaps_stat(hak_stat_t which) {
   uint64_t n = 0;
   for (uint32_t id = 1; id <= hak_heap_count(); id++)
@@ -21,7 +21,7 @@ static inline uint64_t heaps_live_blocks(void) {
   return s.live_blocks;
 }
 
-// What the secure library holds back is free from here on.
+// After this call the blocks that the secure library holds back are free.
 static inline void heaps_let_go(void) {
   if (HAK_SECURE) hak_trim(0);
 }

@@ -5,7 +5,7 @@
 
 #include "superslab/shared_pool.h"
 
-// n neighbouring slabs; NULL: out of memory.
+// n neighbouring slabs; NULL if out of memory.
 static inline hak_slab_t *pool_acquire(unsigned n, hak_source_t *source) {
   hak_claim_t claim = {.source = HAK_FROM_MAP};
   bool got = hak_pool_find(n, 0, &claim) || hak_pool_map(n, 0, true, &claim);

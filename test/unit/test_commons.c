@@ -42,7 +42,7 @@ static void tell(worker_t *w, void (*what)(void *), void *argument) {
   pthread_barrier_wait(&w->step);
 }
 static void nothing(void *argument) { (void)argument; }
-static void start(worker_t *w) { // which has its heap then, and what that begins with
+static void start(worker_t *w) { // then it has its heap and what that begins with
   pthread_barrier_init(&w->step, NULL, 2);
   w->thread = unit_start(work, w);
   tell(w, nothing, NULL);
@@ -133,14 +133,14 @@ static void check_commons(void) {
   }
 }
 
-// Blocks in so many slabs of the size.
+// Number of blocks in n slabs of the size.
 static unsigned slabs(unsigned n) {
   unsigned blocks = n * hak_classes[hak_size_class(lot.size)].capacity;
   CHECK(blocks <= BLOCKS);
   return blocks;
 }
 
-// The producer has found out: its first 40 slabs were freed by this thread, and came back.
+// Teaches the producer: its first 40 slabs are freed by this thread and come back.
 static void teach(void) {
   tell(&producer, allocate, part(&lot, 0, slabs(40)));
   CHECK_EQUAL(given(&lot, 0, slabs(40)), 0);
@@ -159,7 +159,7 @@ static void found_by_who_needs_one(void) {
     start(&another);
     teach();
     uint64_t adopted = heaps_stat(HAK_STAT_refill_commons);
-    // Used up by one, freed by this thread, and then in use by a third.
+    // Used up by one thread, freed by this thread, and then used by a third.
     unsigned n = given(&lot, 0, slabs(40));
     CHECK(n >= slabs(20));
     unsigned in_use = slabs_in_use();
@@ -167,8 +167,8 @@ static void found_by_who_needs_one(void) {
     hak_remote_flush(hak_tls_heap);
     tell(&another, allocate, part(&lot2, 0, slabs(10)));
     CHECK(heaps_stat(HAK_STAT_refill_commons) >= adopted + 10);
-    CHECK(slabs_in_use() <= in_use + 1); // it had what it needed from there
-    for (unsigned i = 0; i < 3; i++) { // a look is never at a place without one
+    CHECK(slabs_in_use() <= in_use + 1); // it took what it needed from there
+    for (unsigned i = 0; i < 3; i++) { // never looks at an empty place
       hak_commons_tend(hak_tls_heap);
       CHECK(hak_load_relaxed(&hak_commons[hak_tls_heap->common_next]) != NULL);
     }
@@ -215,7 +215,7 @@ static void not_if_switched_off(void) {
 }
 ISOLATED(not_if_switched_off)
 
-// Some slabs stay all the same, so that a thread that begins to free its blocks notices.
+// Some slabs stay nevertheless, so that a thread notices when it begins to free its blocks.
 static void learns_that_it_frees(void) {
   set_up(1000);
   start(&producer);
@@ -234,7 +234,7 @@ static void learns_that_it_frees(void) {
 }
 ISOLATED(learns_that_it_frees)
 
-// Nobody adopts any more: who frees looks after the commons.
+// When no thread adopts any more, the freeing threads look after the commons.
 static void comes_back_without_adopters(void) {
   for (unsigned k = 0; k < COUNT(sizes); k++) {
     set_up(sizes[k]);
@@ -248,13 +248,13 @@ static void comes_back_without_adopters(void) {
     hak_remote_flush(hak_tls_heap);
     CHECK(slabs_in_use() <= 12);
     posts = heaps_stat(HAK_STAT_remote_push) - posts;
-    CHECK(posts * 8 <= slabs(40)); // who looks after it at each post has to post each block
+    CHECK(posts * 8 <= slabs(40)); // a look at each post would need a post per block
     nothing_is_left();
   }
 }
 ISOLATED(comes_back_without_adopters)
 
-// At every so manieth post; while somebody has it, who may not see the post, at each from then on.
+// At every n-th post; while a thread has it, which may miss the post, at each from then on.
 static void is_looked_after(void) {
   set_up(1000);
   start(&producer);
@@ -282,7 +282,7 @@ ISOLATED(is_looked_after)
 // ---------------------------------------------------------------------------
 // Thin slabs.
 
-enum { STAYS = 8 }; // one block of so many
+enum { STAYS = 8 }; // one block in so many
 
 static void thin_out(void *argument) {
   lot_t *l = argument;
@@ -296,7 +296,7 @@ static void free_the_rest(void *argument) {
     hak_free(l->blocks[i]);
   }
 }
-static unsigned slabs_given(const lot_t *l) { // of those that the blocks that stay are in
+static unsigned slabs_given(const lot_t *l) { // of those that hold the blocks that stay
   unsigned n = 0;
   const hak_slab_t *before = NULL;
   for (unsigned i = l->first; i < l->end; i += STAYS) {
@@ -307,7 +307,7 @@ static unsigned slabs_given(const lot_t *l) { // of those that the blocks that s
   return n;
 }
 
-// What a thread leaves behind that may sleep now is of use to another.
+// What a thread that may sleep now leaves behind is of use to another.
 static void thin_ones_are_given(void) {
   static const size_t tiny[] = {64, 256, 1000};
   for (unsigned k = 0; k < COUNT(tiny); k++) {
@@ -335,7 +335,7 @@ static void thin_ones_are_given(void) {
 }
 ISOLATED(thin_ones_are_given)
 
-// There is nobody who could use them, or few.
+// No thread, or few, could use them.
 static void thin_ones_of_few_stay(void) {
   set_up(256);
   start(&producer);
@@ -349,8 +349,8 @@ static void thin_ones_of_few_stay(void) {
 }
 ISOLATED(thin_ones_of_few_stay)
 
-// Who goes on to free all of them has it dearer, which is noticed; and those are not slabs that
-// others free, whoever has adopted them.
+// A thread that goes on to free all of them pays more, which it notices. Those slabs do not
+// count as slabs that others free, whichever thread has adopted them.
 static void thin_ones_in_vain(void) {
   set_up(256);
   unsigned n = slabs(40) / STAYS * STAYS, in_vain = 0, rounds = 0;
@@ -371,7 +371,7 @@ static void thin_ones_in_vain(void) {
 }
 ISOLATED(thin_ones_in_vain)
 
-// A thread that was cancelled within it holds up nobody.
+// A thread that was cancelled while it held a commons blocks no other thread.
 static void taken_for_good(void) {
   set_up(1000);
   start(&producer);
@@ -398,7 +398,7 @@ ISOLATED(taken_for_good)
 
 #if !EMULATED && !defined(__SANITIZE_THREAD__) && !HAK_TSAN
 #define CAN_FORK 1 // with other threads: qemu cannot, and TSan has no threads afterwards
-// The child frees what lay in a commons, and has its own.
+// The child frees blocks that lay in a commons, and has its own commons.
 static void after_fork(void) {
   set_up(1000);
   start(&producer);
@@ -430,7 +430,7 @@ static void after_fork(void) {
 ISOLATED(after_fork)
 #endif
 
-// Many at once: all sizes, some of them not for the commons.
+// Many threads at once: all sizes, some of them not for the commons.
 enum { THREADS = 6, ROUNDS = 400, BATCH = 200 };
 typedef struct {
   unsigned char *block;

@@ -15,7 +15,7 @@
 #include "thread/heap.h"
 #include "thread/process.h"
 
-// Page faults are nearly all that this costs: of large blocks every fourth page is used.
+// Page faults are nearly all of the cost: of large blocks every fourth page is used.
 #define LARGE (256 * KIB)
 #define STRIDE (16 * KIB)
 static size_t stride_of(size_t size) { return size > LARGE ? STRIDE : unit_stride(size); }
@@ -35,7 +35,7 @@ static struct {
 static unsigned block_count, refused;
 static bool must_succeed;
 
-// Says whether p, a result, is a block; errno was 0 before the call.
+// Whether the result p is a block; errno was 0 before the call.
 static bool is_block(const void *p, size_t size, bool zero) {
   if (!p) {
     if (must_succeed) dprintf(2, "refused: %zu bytes\n", size);
@@ -109,7 +109,7 @@ static void reallocs(void) {
     errno = 0;
     unsigned char *q = hak_realloc(p, path[i]);
     if (is_block(q, path[i], false)) {
-      // The first stretch, for the pattern depends on the size.
+      // Only the common part, as the pattern depends on the size.
       size_t n = size < path[i] ? size : path[i];
       for (size_t at = 0; at + 8 <= n; at += size > LARGE ? STRIDE : 4096) {
         uint64_t w = (1 + 1) * 0x9e3779b97f4a7c15u + at;
@@ -202,7 +202,7 @@ static void every_call(bool just_once) {
   assert_true(n > 50);
   printf("%llu system calls, each fails %s\n", (unsigned long long)n, just_once ? "once" : "and all after it");
   once = just_once;
-  // Every fifth where it takes long, or was done: pretended pages change no order of calls.
+  // Every fifth where it takes long or was done: pretended page sizes keep the order of calls.
   uint64_t step = SANITIZED || getenv("HAK_OS_PAGE") ? 5 : 1;
   for (uint64_t i = 0; i < n; i += step) {
     skip_calls = i;
@@ -218,7 +218,7 @@ static void all_calls_from_each_on(void **state) {
   every_call(false);
 }
 
-// What gives memory back may fail for good: nobody notices.
+// Calls that give memory back may fail for good without an effect on callers.
 static void giving_back_always_fails(void **state) {
   (void)state;
   const unsigned harmless[] = {HAK_FAULT_UNMAP, HAK_FAULT_DISCARD, HAK_FAULT_UNMAP | HAK_FAULT_DISCARD,
@@ -232,7 +232,7 @@ static void giving_back_always_fails(void **state) {
 }
 
 // ---------------------------------------------------------------------------
-// At start-up, and with a limit: in this program started again.
+// Faults at start-up and with a limit, in this program started again.
 
 // Before the library's own constructor: same priority, but linked before it.
 __attribute__((constructor(101))) static void fault_at_start(void) {
@@ -344,7 +344,7 @@ static void address_space_used_up(void **state) {
   assert_int_equal(start_again("limit", NULL, LIMIT), 0);
 }
 
-// A thread that has no heap yet, nor is there address space for one: what is kept is given up for it.
+// A thread has no heap yet, and no address space is left for one: kept memory is given up.
 enum { FIRST_HEAPS = 8, TOGETHER, LAST, END }; // beside the main thread's, in one mapping
 static _Atomic int thread_turn;
 static void await_turn(int turn) {
@@ -354,7 +354,7 @@ static void *take_heap(void *turn) {
   await_turn((int)(intptr_t)turn);
   CHECK(hak_malloc(10) != NULL);
   thread_turn++;
-  await_turn(END); // nobody leaves a heap to another
+  await_turn(END); // no thread leaves its heap to another
   return NULL;
 }
 static int thread_with_a_limit(void) {
@@ -385,7 +385,7 @@ static void no_room_for_a_heap(void **state) {
   assert_int_equal(start_again("thread", NULL, LIMIT), 0);
 }
 
-// The limit comes when the process already has its reservation.
+// The limit is set when the process already has its reservation.
 static void limit_after_start(void) {
   hak_free(hak_malloc(1));
   struct rlimit r = {LIMIT, LIMIT};
@@ -405,7 +405,7 @@ static void limit_set_late(void **state) {
   unit_in_child(limit_after_start);
 }
 
-// What no address space can hold is refused without asking the system, and without
+// Sizes that no address space can hold are refused without asking the system, and without
 // giving up what is kept for reuse.
 static void impossible_sizes(void) {
   void *p = hak_malloc(100);
@@ -427,7 +427,7 @@ static void impossible_sizes(void) {
 }
 ISOLATED(impossible_sizes)
 
-// A kernel that gives addresses above HAK_ADDRESS_BITS: they are no memory, and go back.
+// A kernel returns addresses above HAK_ADDRESS_BITS: they are not used, and go back.
 static void addresses_too_high(void) {
   unsigned char *huge = hak_malloc(3 * MIB), *tiny = hak_malloc(100), *q;
   fill(huge, 3 * MIB, 1), fill(tiny, 100, 2);
@@ -453,7 +453,7 @@ static void addresses_too_high(void) {
 }
 ISOLATED(addresses_too_high)
 
-// The same from the start: there is no heap, and it says so.
+// The same from the start: there is no heap, and calls fail with ENOMEM.
 static int started_too_high(void) {
   for (unsigned s = 0; s < COUNT(sizes); s++) {
     errno = 0;

@@ -21,7 +21,7 @@ static hak_stats_t figures(void) {
   return s;
 }
 
-// All sizes: aligned, of zeros, as long as they say, none in another, counted.
+// Blocks of all sizes: aligned, zeroed, as long as reported, not overlapping, counted.
 static void blocks_of_all_sizes(void) {
   static char *p[MOST];
   static size_t size[MOST];
@@ -94,7 +94,7 @@ static void none_beside_guards(void) {
 }
 ISOLATED(none_beside_guards)
 
-// What is written on and on, in either direction, ends at a guard.
+// A write that goes on and on, in either direction, ends at a guard.
 static void ends_at_a_guard(void) {
   char *p = hak_malloc(16);
   CHECK(hak_first_owns(p));
@@ -146,8 +146,8 @@ static void in_thread(void *(*body)(void *), void *argument) {
   CHECK(pthread_create(&thread, NULL, body, argument) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-// Only while one thread allocates. The other may free, and gets no heap by it, nor does
-// the first one need any so far.
+// First blocks are served only while one thread allocates. Another thread may free them and
+// gets no heap by that, and the first thread needs none so far.
 static void until_another_allocates(void) {
   void *p = hak_malloc(16);
   CHECK(hak_first_owns(p) && hak_tls_heap == &hak_heap_none && hak_heap_count() == 0);
@@ -156,7 +156,7 @@ static void until_another_allocates(void) {
 }
 ISOLATED(until_another_allocates)
 
-// Threads that end leave nothing because the first one was there: they share a nursery.
+// With a first thread present, ended threads leave nothing behind: they share a nursery.
 static void *ask_often(void *unused) {
   for (unsigned i = 0; i < 20; i++) hak_free(hak_malloc(i * 8));
   CHECK(hak_tls_heap == &hak_heap_none);
@@ -218,7 +218,7 @@ static void in_handlers(void) {
   signal(SIGALRM, on_signal);
   handled = 1;
   for (size_t size = 0; hak_first_open(); size = (size + 7) % 100) {
-    // One at a time: where handlers take longer than the time between them, nothing else would run.
+    // One timer at a time: if handlers took longer than the interval, nothing else would run.
     soon.it_value.tv_usec = 1 + (long)size;
     if (handled) {
       handled = 0;
@@ -237,8 +237,8 @@ static void in_handlers(void) {
 }
 ISOLATED(in_handlers)
 
-// All that was handed out is freed, and no more is: the pages go back, whether a free or the
-// request that is one too many is the last.
+// All first blocks are freed and no more are handed out: the pages go back, whether a free or
+// the one request too many comes last.
 static void check_all_given_back(void) {
   CHECK_EQUAL(hak_load_relaxed(&hak_first_counts.live), 0);
   CHECK_EQUAL(hak_load_relaxed(&hak_first_counts.bytes), 0);
@@ -257,8 +257,8 @@ static void gone_before_the_last_request(void) {
 }
 ISOLATED(gone_before_the_last_request)
 
-// Handlers that come between any two instructions and use up what first blocks there are: what
-// they have got, and what is got where they came, stays whole, and nothing is reported.
+// Handlers run between any two instructions and use up the first blocks: what they get, and
+// what the interrupted call gets, stays whole, and nothing is reported.
 #ifdef SINGLE_STEPS
 #define AUDIT_STEPS 100 // what follows is the same again and again
 enum { IN_MALLOC, IN_FREE, IN_AUDIT, INTERRUPTED };
@@ -273,7 +273,7 @@ static void check_all(const char *p, int with) {
 static void on_step(int number, siginfo_t *unused, void *context) {
   (void)number, (void)unused;
   if (++steps != handled_step) return;
-  ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~0x100; // no more of them
+  ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~0x100; // no more single steps
   if (hak_first_open()) of_handler = with_all(hak_first_alloc(24), 3);
   hak_free(of_before);
   of_before = NULL;

@@ -113,8 +113,8 @@ ISOLATED(back_from_any_pointer)
 
 // ---------------------------------------------------------------------------
 
-// Whenever zeroed is reported the memory is zero, to the last usable byte, whatever
-// was there before.
+// Whenever zeroed is reported the requested bytes are zero, whatever was there before, up to
+// the last usable byte.
 static void zeroed_is_true(void) {
   hak_process_init();
   enum { LIVE = 300 };
@@ -142,7 +142,7 @@ static void zeroed_is_true(void) {
     if (zeroed) CHECK(all_zero(p, size));
     reported[tier] += zeroed, total[tier]++;
     if (chance_below(&seed, 4)) memset(p, 0x5a, n);
-    if (i % 5000 == 4999) { // let go of all, so that SuperSlabs empty and are evicted
+    if (i % 5000 == 4999) { // free all, so that SuperSlabs become empty and are evicted
       for (unsigned j = 0; j < LIVE; j++) give(live[j]), live[j] = NULL;
       hak_heap_release_idle(hak_tls_heap);
       hak_pool_trim((unsigned)chance_below(&seed, 2));
@@ -158,7 +158,7 @@ ISOLATED(zeroed_is_true)
 // ---------------------------------------------------------------------------
 
 // No two live blocks overlap and all keep their contents: random sizes, order, and
-// two kinds of frees, with the invariants walked now and then.
+// two kinds of allocations, with the invariants walked now and then.
 static void contents(void) {
   enum { LIVE = 3000 };
   static struct {
@@ -202,7 +202,7 @@ static void refills_bring_batches(void) {
   static void *blocks[N];
   for (unsigned i = 0; i < N; i++) blocks[i] = hak_front_alloc(64, NULL);
   hak_class_stats_t *c = &hak_tls_heap->classes[hak_size_class(64)];
-  // Each carve as many as all before it in the slab, from REFILL_BATCH to one OS page.
+  // Each carve doubles what is carved of the slab, from REFILL_BATCH blocks to one OS page.
   uint64_t refills = 0, total = 0;
   for (unsigned carved = 0; total < N; refills++) {
     unsigned batch = carved > hak_option(REFILL_BATCH) ? carved : (unsigned)hak_option(REFILL_BATCH);
@@ -220,7 +220,7 @@ static void refills_bring_batches(void) {
     for (unsigned i = 0; i < 100; i++) give(blocks[i]);
   }
   CHECK(c->refills - before <= 20); // of 100 000
-  // No faster where blocks come back: the next batch is REFILL_BATCH again.
+  // Batches do not grow where blocks come back: the next one is REFILL_BATCH again.
   hak_slab_t *slab = hak_heap_front(hak_tls_heap, 0);
   CHECK(slab == &hak_slab_none);
   hak_front_free_slow(hak_front_alloc(16, NULL), "test");
@@ -233,7 +233,7 @@ static void refills_bring_batches(void) {
 }
 ISOLATED(refills_bring_batches)
 
-// Slabs and runs of a coloured class begin with a gap, of which no pointer is a block; aligned
+// Slabs and runs of a coloured class begin with a gap in which no pointer is a block. Aligned
 // blocks are served by other classes.
 static hak_slab_t *head_of(const void *p) {
   hak_slab_t *slab = hak_slab_lookup(p);
@@ -258,7 +258,7 @@ static void colours_of(size_t size) {
     CHECK(filled(blocks[i], size, i));
     hak_slab_t *slab = head_of(blocks[i]);
     hak_block_t block;
-    // Each is a message, which looks through the process's mappings.
+    // Each failed lookup prints a message, which searches the process's mappings.
     size_t step = EMULATED ? 512 : 4 * HAK_MIN_BLOCK;
     for (char *p = hak_slab_start(slab); blocks[i] == slab->start && p < slab->start; p += step)
       CHECK(!hak_front_find(p, "free", &block));
@@ -287,12 +287,12 @@ static void colours(void) {
 }
 ISOLATED(colours)
 
-// What grew by steps has room for a quarter more than was asked for, in a block of a class that may
-// lie as far above that as any may that is borrowed. It is of the size all the same.
+// A block that grew in steps has room for a quarter more than requested, in a class that may lie
+// as far above as that of a borrowed block. It may be freed by the requested size nevertheless.
 static void grown_by_steps(void) {
   if (HAK_SECURE || hak_option(L2_BORROW) < 4 || hak_option(GUARD)) return;
   hak_option(NURSERY) = 0;
-  hak_free(hak_malloc(100000)); // no first block any more
+  hak_free(hak_malloc(100000)); // no first blocks from here on
   void *big = hak_malloc(3328), *kept = hak_malloc(3328), *p = hak_malloc(1400);
   hak_free(big);
   CHECK((p = hak_realloc(p, 1500)) != NULL && (p = hak_realloc(p, 1640)) != NULL);
@@ -308,8 +308,8 @@ static void grown_by_steps(void) {
 }
 ISOLATED(grown_by_steps)
 
-// A class without a free block borrows from the classes above, but not without end, and not
-// from afar; requests for an alignment do not. Sized frees know.
+// A class without a free block borrows from the classes above, but not endlessly and not from
+// afar. Requests for an alignment do not borrow. Sized frees accept borrowed blocks.
 static void borrowed(void) {
   enum { SIZE = 9000, LENDER = 12288, ROUNDS = 200 };
   if (HAK_SECURE || hak_option(L2_BORROW) < 3) return;
@@ -322,7 +322,7 @@ static void borrowed(void) {
   CHECK_EQUAL(usable(p), 8192);
   CHECK_EQUAL((uintptr_t)p % 8192, 0);
   give(p);
-  p = hak_front_alloc(7500, NULL); // five classes below, and one below what is in front now
+  p = hak_front_alloc(7500, NULL); // five classes below, and one below the class in front now
   CHECK_EQUAL(usable(p), 8192);
   give(p);
   // With a run of its own the class uses that first, and borrows again when it is full.
@@ -351,8 +351,8 @@ static void borrowed(void) {
 }
 ISOLATED(borrowed)
 
-// What other threads freed is taken before another class lends and before another run, and who
-// lives on that sees to what is due all the same.
+// Blocks that other threads freed are taken before another class lends and before another run.
+// A thread that lives on such blocks still sees to what is due.
 enum { COMES_BACK = 1500 };
 static void *come_back[64];
 static void *free_them(void *unused) {
@@ -383,7 +383,7 @@ static void what_comes_back(void) {
 }
 ISOLATED(what_comes_back)
 
-// What is due comes whatever a thread allocates, and whatever else it hands over or is sent.
+// Due work is done whatever a thread allocates, hands over or is sent.
 enum { RETURNED = 512 };
 static void slow_paths_tick(void) {
   hak_process_init();
@@ -397,7 +397,7 @@ static void slow_paths_tick(void) {
   void *large = hak_front_alloc(300000, NULL);
   CHECK_EQUAL(heap->ticks, 11);
   give(large);
-  // One slab is used up, and half of it comes back by way of the inbox.
+  // One slab is used up, and half of it comes back through the inbox.
   unsigned capacity = hak_classes[hak_size_class(RETURNED)].capacity;
   for (unsigned i = 0; i < 2 * capacity; i++) {
     void *p = hak_front_alloc(RETURNED, NULL);
@@ -413,11 +413,11 @@ static void slow_paths_tick(void) {
 }
 ISOLATED(slow_paths_tick)
 
-// A load that takes no slow path any more gives back what one before it has left all the same.
+// A load that takes no slow path any more still gives back what an earlier one left.
 static void hits_are_noticed_of(size_t pairs) {
   enum { BLOCKS = 200, SWINGS = 20, SIZE = 500000 };
   if (hak_option(PURGE) < 2 || EMULATED) return;
-  if (pairs > HAK_TINY_MAX && hak_option(L2_RING_CAP) == 0) return; // each takes a slow path
+  if (pairs > HAK_TINY_MAX && hak_option(L2_RING_CAP) == 0) return; // each pair takes a slow path
   hak_option(NURSERY) = 0;
   hak_option(LRU_CAP) = 2;
   static void *p[BLOCKS];

@@ -6,8 +6,8 @@
 #include "superslab/superslab.h"
 #include "thread/process.h"
 
-// They go to threads that want memory once the kernel has no room for another mapping, and none
-// of them is already in use. Numbers are without gaps from 16384 on.
+// Gaps go to threads that want memory once the kernel has no room for another mapping, and
+// none of them is in use already. From 16384 on the numbers have no gaps.
 static void given_once(void) {
   enum { END = 16384, REFUSED_AT = END / 2 + 100 };
   static bool given[2 * END];

@@ -24,7 +24,7 @@ static void begin(void) {
   hak_option(PREFAULT) = 0;
 }
 
-// Blocks of size bytes, all in all; one byte in every stride is used. stride 0: none.
+// Allocates blocks of `size`, `all` bytes in all, and uses a byte in every stride; 0: none.
 static void grow(size_t size, size_t all, size_t stride) {
   for (; count < BLOCKS_MAX && count * size < all; count++) {
     CHECK((blocks[count] = hak_malloc(size)) != NULL);
@@ -41,7 +41,7 @@ static unsigned huge_pages(void) {
 
 static unsigned used(void) { return (unsigned)(hak_mapped.superslab_bytes / HAK_SUPERSLAB_SIZE); }
 
-// Blocks of less than a page are used as a matter of course.
+// Blocks of less than a page count as used without proof.
 static void small_blocks(void) {
   begin();
   grow(256, FIRST - 2 * HAK_SUPERSLAB_SIZE, 0);
@@ -61,7 +61,7 @@ static void dense(size_t size) {
   unsigned before = used(), huge = huge_pages();
   grow(size, ALL, DENSE);
   CHECK(used() - before > 12);
-  // Until the first of them is proof.
+  // Except for those before the first of them is proof.
   if (pages_are_told()) CHECK(huge_pages() - huge + 2 >= used() - before);
 }
 static void sparse(size_t size) {
@@ -81,7 +81,7 @@ static void dense_largest(void) { dense(MIB); }
 ISOLATED(dense_largest)
 static void sparse_l2(void) {
   if (hak_os_page_size == 0) begin();
-  if (hak_os_page_size < 20000) sparse(20000); // else there is nothing to leave alone
+  if (hak_os_page_size < 20000) sparse(20000); // otherwise no page stays unused
 }
 ISOLATED(sparse_l2)
 static void sparse_l25(void) {
@@ -90,7 +90,7 @@ static void sparse_l25(void) {
 }
 ISOLATED(sparse_l25)
 
-// Blocks of several kinds by turns, so that the same kind comes first in each SuperSlab.
+// Blocks of several kinds in turn, so that the same kind comes first in each SuperSlab.
 static void sparse_between(void) {
   begin();
   const size_t size = 128 * KIB;
@@ -104,7 +104,7 @@ static void sparse_between(void) {
 }
 ISOLATED(sparse_between)
 
-// A block is written while others come, as where several threads write to theirs.
+// A block is written while others are allocated, as if several threads wrote to theirs.
 static void dense_a_little_later(void) {
   begin();
   grow(MIB, ALL, 0);
@@ -120,7 +120,7 @@ static void dense_a_little_later(void) {
 }
 ISOLATED(dense_a_little_later)
 
-// With huge pages the last slab of a block has all of its pages.
+// With huge pages all pages of a block's last slab would be resident.
 static void dense_but_for_its_end(void) {
   begin();
   const size_t size = 68 * KIB;
@@ -130,7 +130,7 @@ static void dense_but_for_its_end(void) {
 }
 ISOLATED(dense_but_for_its_end)
 
-// A class is believed until it gets blocks back.
+// A class is trusted until it gets blocks back.
 static void proof_is_forgotten(void) {
   begin();
   if (!pages_are_told() || hak_os_page_size > 4096) return;
@@ -144,8 +144,8 @@ static void proof_is_forgotten(void) {
 }
 ISOLATED(proof_is_forgotten)
 
-// How much goes without huge pages before another look, where one found a sample that was not in
-// use; and where nobody minds looking again.
+// Bytes that go without huge pages before the next look, after one found a sample that was not
+// in use: with doubts, and without, where looking again does not matter.
 static void doubts_last(void) {
   begin();
   if (!pages_are_told()) return;
@@ -169,7 +169,7 @@ static void doubts_last(void) {
 }
 ISOLATED(doubts_last)
 
-// What makes heaps well filled is more than the runs they have begun.
+// Runs that heaps have only begun do not make them well filled.
 static void begun_runs_do_not_count(void) {
   begin();
   CHECK(hak_malloc(16) != NULL);
@@ -199,7 +199,7 @@ static void switched_off(void) {
 }
 ISOLATED(switched_off)
 
-// Slabs of a class that has taken so many are made resident, whole.
+// Slabs of a class that has taken so many slabs are made resident as a whole.
 static void prefaulted(unsigned after) {
   const unsigned more = 20;
   hak_option(THP) = HAK_THP_NEVER;
@@ -215,7 +215,7 @@ static void prefault_early(void) {
 ISOLATED(prefault_early)
 static void prefault_late(void) {
   begin();
-  prefaulted(253); // the last that the option can say
+  prefaulted(253); // the largest value of the option
 }
 ISOLATED(prefault_late)
 static void prefault_never(void) {

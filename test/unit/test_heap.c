@@ -73,7 +73,7 @@ ISOLATED(partial_lists)
 #define TURN_SLABS 3
 static void *turn_blocks[TURN_SLABS][HAK_SLAB_SIZE / TURN_SIZE];
 
-// Slabs used up but for the last one, which is in front; blocks of each.
+// Fills the slabs; all but the last, which is in front, are used up. Returns blocks per slab.
 static unsigned use_up(void) {
   unsigned c = hak_size_class(TURN_SIZE), capacity = hak_classes[c].capacity;
   for (unsigned s = 0; s < TURN_SLABS; s++)
@@ -82,7 +82,7 @@ static unsigned use_up(void) {
 }
 static hak_slab_t *turn_slab(unsigned s) { return hak_slab_lookup(turn_blocks[s][0]); }
 
-// A front that is used up makes way for the newest PARTIAL slab, and all counts go on.
+// A used-up front makes way for the newest PARTIAL slab, and all counters go on.
 static void turns(void) {
   hak_process_init();
   hak_option(FULL_MARK) = 8;
@@ -107,7 +107,7 @@ static void turns(void) {
     CHECK_EQUAL(heaps_live_blocks(), (uint64_t)TURN_SLABS * capacity);
     hak_heap_check(hak_tls_heap);
     if (round > 0) continue;
-    // Once more what the slow path would do: nothing to turn to.
+    // Once more the slow path, now without a PARTIAL slab to turn to.
     void *p = hak_malloc(TURN_SIZE);
     CHECK(hak_slab_lookup(p) != turn_slab(0) && hak_slab_place(turn_slab(0)) == HAK_PLACE_FULL);
     hak_free(p);
@@ -117,7 +117,7 @@ static void turns(void) {
 }
 ISOLATED(turns)
 
-// What a refill brings is counted once: blocks of a slab that comes back half carved.
+// Blocks that a refill brings are counted once, also of a slab that comes back half carved.
 #define SOME_SIZE 64
 static hak_slab_t *some_slab;
 static void *carve_some(void *argument) {
@@ -135,7 +135,7 @@ static void *carve_more(void *argument) {
   hak_class_stats_t *stats = &hak_slab_owner(some_slab)->classes[c];
   uint64_t blocks = stats->blocks, refills = stats->refills;
   while (some_slab->carved == carved) CHECK(hak_slab_lookup(hak_malloc(SOME_SIZE)) == some_slab);
-  CHECK_EQUAL(stats->refills - refills, 2); // its list, then a batch
+  CHECK_EQUAL(stats->refills - refills, 2); // its free list, then a batch
   CHECK_EQUAL(stats->blocks - blocks, some_slab->carved - 90);
   return NULL;
 }
@@ -164,7 +164,7 @@ static void mark_of_all_blocks(void) {
 }
 ISOLATED(mark_of_all_blocks)
 
-// How many frees bring the oldest slab back, when the heap is full.
+// Number of frees that bring the oldest slab back when the heap is full.
 static unsigned frees_until_back(void) {
   hak_slab_t *slab = turn_slab(0);
   unsigned frees = 0;
@@ -172,12 +172,12 @@ static unsigned frees_until_back(void) {
   return frees;
 }
 
-// Half of them do for one of many slabs, where the heaps are large, and not before.
+// Half as many suffice for one of many slabs where the heaps are large, and not before.
 static void marks_of_large_heaps(void) {
   enum { OTHER = 600, LARGE = 16 * MIB, MANY = 8 };
   hak_process_init();
   hak_option(FULL_MARK) = 8;
-  unsigned few = use_up() * 3 / 8; // it has at most 64 blocks
+  unsigned few = use_up() * 3 / 8; // a slab has at most 64 blocks
   CHECK_EQUAL(frees_until_back(), few);
   for (unsigned i = 0; i < LARGE / OTHER; i++) CHECK(hak_malloc(OTHER) != NULL);
   (void)use_up(); // the class has few slabs
@@ -267,7 +267,7 @@ static void free_left(unsigned i) {
   hak_free(left[i]);
 }
 
-// Frees by others tidy the orphan: in the end no slab is stuck in it.
+// Frees by other threads tidy the orphan: in the end no slab is stuck in it.
 static void orphans_are_serviced(void) {
   hak_free(hak_malloc(1));
   unit_in_thread(leave_every_class, NULL);
@@ -298,17 +298,17 @@ static void *free_all_left(void *argument) {
   return NULL;
 }
 
-// The same when the freer ends too, without any other slow path.
+// The same when the freeing thread ends too, without any other slow path.
 static void freers_that_end(void) {
   unit_in_thread(leave_every_class, NULL);
   unit_in_thread(free_all_left, NULL);
   CHECK_EQUAL(heaps_live_blocks(), 0);
-  // It got the orphan itself, so all slabs have gone with its own end.
+  // The freeing thread got the orphan itself, so all slabs went back when it ended.
   CHECK_EQUAL(slabs_of(NULL), 0);
 }
 ISOLATED(freers_that_end)
 
-// A running thread takes over partial slabs before it asks for new ones.
+// A running thread adopts PARTIAL slabs before it asks for new ones.
 static void running_threads_adopt(void) {
   hak_option(REMOTE_PENDING) = 0;
   hak_free(hak_malloc(1));
@@ -339,7 +339,7 @@ static unsigned partial_groups(const hak_heap_t *heap) {
   return groups;
 }
 
-// Of an orphan they take what they need, and leave the rest to the threads that need that.
+// Adopters take what they need of an orphan and leave the rest to threads that need that.
 static void adopters_leave_the_rest(void) {
   hak_option(REMOTE_PENDING) = 0;
   hak_free(hak_malloc(1));
@@ -355,7 +355,7 @@ static void adopters_leave_the_rest(void) {
     CHECK_EQUAL(slabs_of(hak_tls_heap), mine + adopted + 1);
   }
   CHECK(adopted > 0 && hak_tls_heap->partial[c] != 0);
-  // None of that class any more: the others of the group, so that other orphans are found.
+  // None is left of that class: the rest of its group goes too, so that other orphans are found.
   CHECK_EQUAL(partial_groups(left_by), all);
   CHECK(hak_heap_adopt(hak_tls_heap, c));
   CHECK_EQUAL(partial_groups(left_by), all & ~(1u << group));
@@ -369,7 +369,7 @@ static void adopters_leave_the_rest(void) {
 }
 ISOLATED(adopters_leave_the_rest)
 
-// What was asked before a thread had its heap is none of its business.
+// Requests made before a thread had its heap do not concern it.
 static _Atomic bool left_by_other;
 static void *other_thread(void *unused) {
   CHECK(hak_malloc(100) != NULL);
@@ -379,7 +379,7 @@ static void *other_thread(void *unused) {
 static void *refill_often(void *groups) {
   for (unsigned i = 0; i < 5000; i++) CHECK(hak_malloc(100) != NULL);
   CHECK(!hak_heap_reclaim_asked(hak_tls_heap));
-  CHECK_EQUAL(partial_groups(left_by) | 1u, *(unsigned *)groups | 1u); // 100 bytes are of the first
+  CHECK_EQUAL(partial_groups(left_by) | 1u, *(unsigned *)groups | 1u); // 100 bytes: first group
   return NULL;
 }
 static void requests_of_the_past(void) {
@@ -390,7 +390,7 @@ static void requests_of_the_past(void) {
   pthread_t other = unit_start(other_thread, NULL);
   while (hak_heap_count() < 2) usleep(100);
   unit_in_thread(leave_every_class, NULL);
-  left_by_other = true; // later, so it is taken first
+  left_by_other = true; // ends later, so its heap is taken first
   unit_join(other);
   for (unsigned i = 0; i < left_count; i++)
     if (i % 8) free_left(i);
@@ -401,7 +401,7 @@ static void requests_of_the_past(void) {
 }
 ISOLATED(requests_of_the_past)
 
-// A new thread goes on where the ended one stopped.
+// A new thread continues with the heap of the ended one.
 static void *go_on(void *argument) {
   (void)argument;
   for (unsigned i = 0; i < left_count; i++) free_left(i);
@@ -414,12 +414,12 @@ static void new_threads_take_orphans(void) {
   unit_in_thread(go_on, NULL);
   CHECK_EQUAL(hak_heap_count(), 2);
   CHECK_EQUAL(slabs_of(NULL), 0 + slabs_of(hak_tls_heap));
-  CHECK_EQUAL(heaps_stat(HAK_STAT_free_remote), 0); // its own by then
+  CHECK_EQUAL(heaps_stat(HAK_STAT_free_remote), 0); // they are its own by then
 }
 ISOLATED(new_threads_take_orphans)
 
-// Alloc and free after the heap's end, from keys whose destructors run again.
-// Not in the last round under TSan, which has let go of the thread by then: its own code crashes.
+// Allocates and frees after the heap's end, from keys whose destructors run again. Not in the
+// last round under TSan: it has dropped the thread by then, and its own code crashes.
 enum { LATE_ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS - HAK_TSAN };
 static pthread_key_t late_key;
 static _Atomic unsigned late_runs;
@@ -428,7 +428,7 @@ static void late(void *value) {
   void *p = hak_malloc(1000), *q = hak_malloc(50000);
   CHECK(p && q);
   hak_free(p), hak_free(q);
-  if (n > 1) leave_block(n * 100); // stays
+  if (n > 1) leave_block(n * 100); // this one stays
   hak_fetch_add_relaxed(&late_runs, 1);
   if (n > 1) pthread_setspecific(late_key, (void *)(n - 1));
 }
@@ -451,8 +451,8 @@ static void after_the_heaps_end(void) {
 }
 ISOLATED(after_the_heaps_end)
 
-// Threads whose first heap comes in the last round of key destructors: nothing tells the library of
-// their end. Whoever starts in such a thread's place gets its heap; in a child nobody does.
+// Threads that get their first heap in the last round of key destructors: nothing tells the library
+// of their end. A thread that starts in such a thread's place gets its heap; in a child none does.
 enum { LAST_ROUNDS = 40 };
 static pthread_key_t last_key;
 static void *last_places[LAST_ROUNDS + 1];
@@ -495,7 +495,7 @@ static void new_heap_in_child(void) {
   CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 static void lost_heaps_are_found(void) {
-  if (HAK_TSAN) return; // it has let go of a thread by then, and its own code crashes
+  if (HAK_TSAN) return; // it has dropped the thread by then, and its own code crashes
   hak_process_init();
   hak_option(NURSERY) = 0;
   CHECK(pthread_key_create(&last_key, in_last_round) == 0); // after the library's: runs later
@@ -507,7 +507,7 @@ static void lost_heaps_are_found(void) {
   unit_in_thread(end_with_notice, NULL);
   hak_heap_t *found = hak_heap_by_id(hak_heap_count());
   CHECK(found->state == HAK_HEAP_ORPHAN && found->keeper == NULL);
-  unit_in_thread(end_in_last_round, NULL); // takes the orphan, and loses it
+  unit_in_thread(end_in_last_round, NULL); // adopts the orphan, and loses it
   CHECK_EQUAL(hak_heap_count(), 1 + last_distinct);
   CHECK_EQUAL(found->state, HAK_HEAP_ATTACHED);
   if (!EMULATED) new_heap_in_child(); // qemu survives no such forks
@@ -517,12 +517,12 @@ static void lost_heaps_are_found(void) {
 }
 ISOLATED(lost_heaps_are_found)
 
-// A thread that got its heap's slabs back to the last one releases idle ones.
+// A thread whose heap has got all blocks of its slabs back releases the idle slabs.
 static void idle_slabs_go(void) {
   leave_every_class(NULL);
   for (unsigned i = 0; i < left_count; i++) free_left(i);
   hak_heap_check(hak_tls_heap);
-  // Per class the one in front and, tiny, an empty one kept against ping-pong.
+  // Per class the front and, for tiny classes, one empty slab kept against ping-pong.
   CHECK(slabs_of(NULL) <= HAK_CLASSES + HAK_TINY_CLASSES);
   hak_heap_release_idle(hak_tls_heap);
   CHECK_EQUAL(slabs_of(NULL), 0);
@@ -550,7 +550,7 @@ static void *churn(void *argument) {
 }
 
 static void child_of_a_threaded_parent(void) {
-  // Everything of the parent can be freed, everything can be allocated.
+  // All blocks of the parent can be freed, and all sizes can be allocated.
   for (unsigned i = 0; i < left_count; i++) free_left(i);
   for (uint32_t id = 1; id <= hak_heap_count(); id++)
     if (id != hak_tls_heap->id) CHECK_EQUAL(hak_heap_by_id(id)->state, HAK_HEAP_DEAD);
@@ -572,7 +572,7 @@ static void fork_while_others_allocate(void) {
   pthread_t threads[3];
   unit_in_thread(leave_every_class, NULL); // orphaned blocks too
   for (uintptr_t i = 0; i < 3; i++) threads[i] = unit_start(churn, (void *)(i + 1));
-  // A sanitizer's runtime allocates, under a lock of its own, where a thread begins.
+  // A sanitizer's runtime allocates under a lock of its own when a thread starts.
   while (atomic_load_explicit(&churning, memory_order_relaxed) < 3) hak_os_yield();
   for (unsigned i = 0; i < 20; i++) {
     leave_block(100 + i), leave_block(3000 * i), leave_block(100000);

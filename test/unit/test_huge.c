@@ -19,7 +19,7 @@ static size_t pages(size_t n) {
 
 static void alignments(void) {
   hak_process_init();
-  hak_huge_free(hak_huge_alloc(1, 1, true)); // the pagemap's leaf
+  hak_huge_free(hak_huge_alloc(1, 1, true)); // creates the pagemap's leaf
   uint64_t bytes = hak_mapped.huge_bytes;
   for (size_t alignment = 1; alignment <= GIB; alignment *= 2) {
     const size_t sizes[] = {0, 1, 5000, MIB + 1, 3 * MIB, 5 * MIB + 4097};
@@ -49,7 +49,7 @@ static void alignments(void) {
 }
 ISOLATED(alignments)
 
-// Alignments no address has: refused, and nothing is mapped, least of all at NULL.
+// Alignments that no address has are refused. Nothing is mapped, in particular not at NULL.
 static void impossible_alignments(void) {
   hak_process_init();
   size_t mappings = mapping_count();
@@ -63,7 +63,7 @@ static void impossible_alignments(void) {
       CHECK(mincore((void *)(uintptr_t)0, 4096, &resident) != 0 && errno == ENOMEM);
     }
   }
-  CHECK(mapping_count() <= mappings + 2); // the heap's own
+  CHECK(mapping_count() <= mappings + 2); // mappings of the heap itself
 }
 ISOLATED(impossible_alignments)
 
@@ -76,14 +76,14 @@ static void mappings_are_given_back(void) {
   for (unsigned i = 0; i < N; i++)
     CHECK((blocks[i] = hak_huge_alloc(2 * MIB + i * 4096, 1, true)) != NULL);
   CHECK(mapping_count() <=
-        before + N + 1); // 1: one that was there may have been one with its neighbour
+        before + N + 1); // 1: an earlier mapping may have been merged with its neighbour
   for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(blocks[i]));
   hak_huge_cache_trim(0);
   CHECK(mapping_count() <= before + 1);
 }
 ISOLATED(mappings_are_given_back)
 
-// Takes the address space behind p, so that it cannot grow where it is.
+// Occupies the address space behind p, so that the block cannot grow in place.
 static void *wall_behind(char *p) {
   void *at = p + hak_huge_usable(p);
   void *wall = mmap(at, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -119,7 +119,7 @@ static void resize(void) {
       CHECK(mapping_count() <= mappings + 2);
     }
     if (walled) CHECK(moves > 0);
-    // Shrinking gives the pages back and never moves.
+    // Shrinking gives the pages back and never moves the block.
     size_t mapped = status_kib("VmSize:");
     CHECK(hak_huge_resize(p, 4 * MIB) == p);
     CHECK_EQUAL(hak_huge_usable(p), 4 * MIB);
@@ -133,7 +133,7 @@ static void resize(void) {
 }
 ISOLATED(resize)
 
-// A page at a time: what one step takes in addition lasts for the next ones.
+// Grows by one page at a time: the slack that one step adds lasts for the next steps.
 static void growth_in_small_steps(void) {
   hak_process_init();
   size_t page = hak_os_page_size, usable = 0;
@@ -150,7 +150,7 @@ static void growth_in_small_steps(void) {
 }
 ISOLATED(growth_in_small_steps)
 
-// Row M7: a block that has to move is not copied: old + new are never resident.
+// Row M7: a block that has to move is not copied: old + new are never both resident.
 static void growth_never_holds_both(void) {
   hak_process_init();
   size_t size = 64 * MIB;
@@ -186,10 +186,10 @@ static void what_is_in_use(void) {
   use_every(p, size / 2, DENSE);
   CHECK(!hak_os_filled(p, size));
   const size_t rss = status_kib("VmRSS:");
-  unsigned seen = 0; // pages that the two calls before looked at
+  unsigned seen = 0; // pages that the two previous calls looked at
   for (size_t at = size / 2; at < size; at += page) seen += hak_os_filled(p + at, page);
   CHECK(seen <= 2);
-  if (!SANITIZED) CHECK(status_kib("VmRSS:") < rss + size / 4 / KIB); // to look takes no memory
+  if (!SANITIZED) CHECK(status_kib("VmRSS:") < rss + size / 4 / KIB); // looking takes no memory
   use_every(p, size, DENSE);
   CHECK(hak_os_filled(p, size) || !pages_are_told());
   CHECK(hak_os_filled(p, page) || !pages_are_told());
@@ -204,7 +204,7 @@ static void what_is_in_use(void) {
 }
 ISOLATED(what_is_in_use)
 
-// Blocks get huge pages after one without them that was in use throughout.
+// Blocks get huge pages once a block without them was found in use throughout.
 static void huge_pages_for_what_fills(void) {
   hak_process_init();
   if (!pages_are_told()) return;
@@ -212,18 +212,18 @@ static void huge_pages_for_what_fills(void) {
   const size_t page = hak_os_page_size, size = 40 * MIB;
   char *p[24];
   unsigned n = 0;
-  p[n++] = touched(size, DENSE, false); // nothing is known
+  p[n++] = touched(size, DENSE, false); // nothing is known yet
   p[n++] = touched(size, DENSE, true);  // a large array of zeros
   errno = 77;
-  p[n++] = hak_huge_alloc(size, page, false); // whole pages, for their own sake
+  p[n++] = hak_huge_alloc(size, page, false); // page-aligned: the program manages its pages
   CHECK_EQUAL(hak_huge_advised(), 0);
   for (unsigned i = 0; i < 8; i++) {
     char *full = hak_huge_alloc(size, 1, false);
     CHECK_EQUAL(hak_huge_advised(), i + 1);
-    CHECK(hak_huge_free(full)); // tells nothing
+    CHECK(hak_huge_free(full)); // gives no evidence
   }
   CHECK_EQUAL(errno, 77);
-  p[n++] = touched(size, DENSE, false); // eight times the sample have had them now
+  p[n++] = touched(size, DENSE, false); // eight times the sample's size has had huge pages by now
   CHECK_EQUAL(hak_huge_advised(), 8);
   char *large = hak_huge_alloc(8 * size + page, 1, false); // more than eight times the sample
   CHECK_EQUAL(hak_huge_advised(), 8);
@@ -231,9 +231,9 @@ static void huge_pages_for_what_fills(void) {
   CHECK(hak_huge_free(hak_huge_alloc(size, 1, false)));
   CHECK_EQUAL(hak_huge_advised(), 10);
   p[n++] = touched(size, DENSE, false); // the last sample was not touched
-  p[n++] = touched(size, DENSE, false); // now it takes two that are
+  p[n++] = touched(size, DENSE, false); // now two samples in use are needed
   CHECK_EQUAL(hak_huge_advised(), 10);
-  CHECK(hak_huge_free(large) && hak_huge_free(p[--n])); // a sample tells before it goes
+  CHECK(hak_huge_free(large) && hak_huge_free(p[--n])); // a sample is looked at before it goes
   hak_option(THP) = HAK_THP_NEVER;
   p[n++] = touched(size, DENSE, false); // the next sample
   CHECK_EQUAL(hak_huge_advised(), 10);
@@ -245,14 +245,14 @@ static void huge_pages_for_what_fills(void) {
   p[n++] = hak_huge_alloc(8 * size - 2 * MIB, 1, false);
   CHECK_EQUAL(hak_huge_advised(), 12);
   p[n++] = hak_huge_alloc(24 * size, 1, true);
-  p[n++] = hak_huge_alloc(12 * size, 1, false); // half of what is in use, at least
+  p[n++] = hak_huge_alloc(12 * size, 1, false); // at least half of what is in use
   CHECK_EQUAL(hak_huge_advised(), 13);
   while (n > 0) CHECK(hak_huge_free(p[--n]));
-  // Little in use: the last huge page would be much of it.
+  // With little memory in use, the last huge page would be a large part of it.
   p[0] = touched(8 * MIB, DENSE, false);
   p[1] = touched(8 * MIB, DENSE, false);
   CHECK_EQUAL(hak_huge_advised(), 13);
-  // What grows tells for itself, wherever it goes.
+  // A growing block is evidence for itself, wherever it moves.
   wall_behind(p[0]);
   CHECK((p[0] = hak_huge_resize(p[0], size)) != NULL);
   CHECK_EQUAL(hak_huge_advised(), 14);
@@ -267,8 +267,8 @@ static void huge_pages_for_what_fills(void) {
 }
 ISOLATED(huge_pages_for_what_fills)
 
-// Of what is asked for by turns only some blocks are used: `kinds` blocks, the first in full. Returns
-// how many of `rounds` times so many got huge pages.
+// Allocates `kinds` blocks in each of `rounds` rounds. Only the first block of each round is
+// used in full. Returns how many of all these blocks got huge pages.
 static unsigned by_turns(unsigned rounds, unsigned kinds) {
   enum { MOST = 256 };
   const uint64_t before = hak_huge_advised();
@@ -286,10 +286,10 @@ static void huge_pages_for_one_kind_only(void) {
   hak_process_init();
   if (!pages_are_told()) return;
   hak_option(HUGE_CACHE) = 0;
-  char *zeros = hak_huge_alloc(32 * MIB, 1, true); // so much is in use
+  char *zeros = hak_huge_alloc(32 * MIB, 1, true); // this much is in use
   CHECK(by_turns(64, 4) <= 24);
   CHECK(by_turns(64, 2) <= 24);
-  CHECK(by_turns(100, 1) >= 80); // it takes eight in a row, then four, two
+  CHECK(by_turns(100, 1) >= 80); // it takes eight in a row, then four, then two
   CHECK(by_turns(100, 1) >= 90);
   CHECK(hak_huge_free(zeros));
 }
@@ -301,7 +301,7 @@ static void *ask_for_a_block(void *size) {
   return NULL;
 }
 
-// A thread asks while another one is still writing to the sample.
+// A thread requests a block while another thread still writes to the sample.
 static void huge_pages_for_other_threads(void) {
   hak_process_init();
   if (!pages_are_told()) return;
@@ -315,7 +315,7 @@ static void huge_pages_for_other_threads(void) {
   CHECK_EQUAL(hak_huge_advised(), 1);
   for (unsigned i = 0; i < 7; i++) unit_join(unit_start(ask_for_a_block, &size));
   CHECK_EQUAL(hak_huge_advised(), 8); // eight times the sample
-  // Its thread does not ask again: after eight by others they are told.
+  // The sample's thread does not ask again: after eight requests by others they look at it.
   char *sample = touched(size, DENSE, false);
   for (unsigned i = 0; i < 8; i++) unit_join(unit_start(ask_for_a_block, &size));
   CHECK_EQUAL(hak_huge_advised(), 8);
@@ -325,7 +325,7 @@ static void huge_pages_for_other_threads(void) {
 }
 ISOLATED(huge_pages_for_other_threads)
 
-// A sample that realloc moves or cuts is none any more.
+// A sample that realloc moves or cuts is no sample any more.
 static void a_sample_that_moves(void) {
   hak_process_init();
   if (!pages_are_told()) return;
@@ -337,15 +337,15 @@ static void a_sample_that_moves(void) {
   CHECK(moved && moved != p);
   const uint64_t before = hak_huge_advised();
   char *q = touched(size, DENSE, false), *r = hak_huge_alloc(size, 1, false);
-  CHECK_EQUAL(hak_huge_advised(), before + 1); // as q was in use, and nothing counts against it
+  CHECK_EQUAL(hak_huge_advised(), before + 1); // q was in use, and nothing counts against it
   CHECK(hak_huge_free(moved) && hak_huge_free(q) && hak_huge_free(r));
 }
 ISOLATED(a_sample_that_moves)
 
-// What the kernel was told last about the mapping that p is in.
+// Whether the kernel was last told to use huge pages for the mapping that contains p.
 static bool to_be_huge(const void *p) { return vm_flag(p, " hg"); }
 
-// A block with huge pages keeps them as it grows while it is used in full, but for its end.
+// A growing block keeps its huge pages while it is used in full, except for its end.
 static void huge_pages_while_it_fills(void) {
   hak_process_init();
   if (EMULATED || !pages_are_told()) return;
@@ -354,7 +354,7 @@ static void huge_pages_while_it_fills(void) {
   char *sample = touched(size, DENSE, false), *dense = hak_huge_alloc(size, 1, false);
   char *sparse = hak_huge_alloc(size, 1, false);
   CHECK_EQUAL(hak_huge_advised(), 2);
-  if (!to_be_huge(dense)) return; // the kernel has none
+  if (!to_be_huge(dense)) return; // the kernel has no huge pages
   use_every(dense, size * 9 / 10, DENSE);
   use_every(sparse, size / 8, DENSE);
   CHECK((dense = hak_huge_resize(dense, 50 * MIB)) != NULL && to_be_huge(dense));
@@ -379,7 +379,7 @@ static void refused_growth(void) {
     hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_REMAP, skip, false);
     char *q = hak_huge_resize(p, 40 * MIB);
     hak_os_fault(0, 0, false);
-    if (q) { // grown where it is, or fewer calls were needed
+    if (q) { // grown in place, or fewer calls were needed
       CHECK(filled(q, 4 * MIB, 7));
       p = hak_huge_resize(q, 4 * MIB);
       CHECK(p == q);
@@ -388,12 +388,12 @@ static void refused_growth(void) {
     CHECK_EQUAL(hak_huge_usable(p), 4 * MIB);
     CHECK_EQUAL(hak_mapped.huge_bytes, bytes);
   }
-  // Shrinking that is refused leaves the block as it was, which is enough.
+  // A refused shrink leaves the block as it was, which satisfies the request.
   hak_os_fault(HAK_FAULT_ALL, 0, false);
   CHECK(hak_huge_resize(p, 2 * MIB) == p);
   hak_os_fault(0, 0, false);
   CHECK(filled(p, 4 * MIB, 7) && hak_huge_usable(p) == 4 * MIB);
-  // So does an unmap that is refused; the memory goes back all the same.
+  // A refused unmap is harmless too: the memory is given back nevertheless.
   hak_os_fault(HAK_FAULT_UNMAP, 0, false);
   CHECK(hak_huge_free(p));
   hak_os_fault(0, 0, false);
@@ -401,7 +401,7 @@ static void refused_growth(void) {
 }
 ISOLATED(refused_growth)
 
-// Makes the cache keep a freed block; the bytes in it.
+// Makes the cache keep a freed block. Returns the number of bytes kept.
 static size_t keep_some(void) {
   hak_option(HUGE_CACHE) = 64 * MIB;
   for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 4096));
@@ -409,7 +409,7 @@ static size_t keep_some(void) {
   return hak_mapped.cached_bytes;
 }
 
-// A block of two kinds of pages cannot be moved: nothing that is kept is given up for it.
+// A block with two kinds of pages cannot be moved: no kept mapping is given up for it.
 static void growth_of_two_kinds(void) {
   hak_process_init();
   size_t kept = keep_some();
@@ -423,7 +423,7 @@ static void growth_of_two_kinds(void) {
 }
 ISOLATED(growth_of_two_kinds)
 
-// Nor is it for what no address space has room for.
+// No kept mapping is given up for a request that no address space has room for.
 static void larger_than_all_addresses(void) {
   hak_process_init();
   size_t kept = keep_some();
@@ -440,7 +440,7 @@ static void larger_than_all_addresses(void) {
 }
 ISOLATED(larger_than_all_addresses)
 
-// The address that a block would have moved to is another thread's at once if the kernel gave it up.
+// If the kernel gave up the address a block would have moved to, another thread would get it.
 static _Atomic bool stop;
 static void *map_and_use(void *unused) {
   size_t size = 64 * MIB;
@@ -449,19 +449,19 @@ static void *map_and_use(void *unused) {
                    -1, 0);
     CHECK(p != MAP_FAILED);
     for (unsigned round = 0; round < 200; round++)
-      for (unsigned i = 0; i < 20; i++) p[i * 4096] = 1; // gone: SIGSEGV
+      for (unsigned i = 0; i < 20; i++) p[i * 4096] = 1; // SIGSEGV if the mapping is gone
     CHECK(munmap(p, size) == 0);
   }
   return unused;
 }
 static void refused_growth_is_nobody_elses(void) {
-  if (EMULATED) return; // qemu notes something for each of the 2^32 pages asked for
+  if (EMULATED) return; // qemu keeps a record of each of the 2^32 pages requested
   unsigned char *p = hak_malloc(8 * MIB);
   fill(p, 8 * MIB, 1);
   pthread_t other = unit_start(map_and_use, NULL);
   for (unsigned i = 0; i < SCALED(6000u); i++) {
     unsigned char *q = hak_realloc(p, GIB << 14); // more than a machine has
-    if (q) p = q;                                 // where the kernel promises whatever is asked for
+    if (q) p = q;                                 // where the kernel grants any request
     if (q) break;
   }
   hak_store_relaxed(&stop, true);
@@ -471,7 +471,7 @@ static void refused_growth_is_nobody_elses(void) {
 }
 ISOLATED(refused_growth_is_nobody_elses)
 
-// What is mapped beside a block so that it is aligned counts as no memory.
+// Address space mapped beside a block for its alignment does not count as memory.
 static void aligned_within_a_limit(void) {
   if (SANITIZED || EMULATED) return;
   hak_process_init();
@@ -494,8 +494,8 @@ static void aligned_within_a_limit(void) {
 }
 ISOLATED(aligned_within_a_limit)
 
-// With little memory left a block grows by what is asked for, not by an eighth, and what is kept
-// for reuse is given back for it.
+// With little memory left a block grows by the requested amount, not by an eighth, and what is
+// kept for reuse is given back for it.
 static void growth_within_a_limit(void) {
   if (SANITIZED) return;
   unsigned char *p = hak_malloc(200 * MIB);
@@ -506,13 +506,13 @@ static void growth_within_a_limit(void) {
   limit = all, limit.rlim_cur = status_kib("VmData:") * KIB + 10 * MIB;
   CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
   errno = 0;
-  CHECK((p = hak_realloc(p, 205 * MIB)) != NULL); // 225 were not to be had
+  CHECK((p = hak_realloc(p, 205 * MIB)) != NULL); // 225 MiB were not available
   CHECK(hak_malloc_usable_size(p) < 210 * MIB);
-  CHECK((p = hak_realloc(p, 220 * MIB)) != NULL); // nor this beside what is kept
+  CHECK((p = hak_realloc(p, 220 * MIB)) != NULL); // nor would this be beside the kept mapping
   CHECK_EQUAL(hak_mapped.cached_bytes, 0);
   CHECK(hak_realloc(p, 300 * MIB) == NULL && errno == ENOMEM);
   CHECK(filled(p, 8 * MIB, 1));
-  // Nor is a place lost that it was to move to.
+  // The address range that the block was to move to is not lost either.
   size_t address_space = status_kib("VmSize:"), mappings = mapping_count();
   for (unsigned i = 0; i < 50; i++) CHECK(hak_realloc(p, 300 * MIB) == NULL);
   CHECK(status_kib("VmSize:") < address_space + 100 * KIB && mapping_count() <= mappings + 2);
@@ -521,11 +521,11 @@ static void growth_within_a_limit(void) {
 }
 ISOLATED(growth_within_a_limit)
 
-// A mapping that had huge pages serves blocks whose pages their program looks after.
+// A kept mapping loses its huge pages when it serves a block whose pages the program manages.
 static void reused_without_huge_pages(void) {
   hak_option(HUGE_CACHE) = 64 * MIB;
   for (unsigned i = 0; i < 60; i++) hak_free(memset(hak_malloc(40 * MIB), 1, 40 * MIB));
-  if (hak_huge_advised() == 0) return; // the kernel does not say what is in use
+  if (hak_huge_advised() == 0) return; // the kernel does not report which pages are in use
   CHECK(hak_mapped.cached_bytes >= 40 * MIB);
   unsigned char *p = hak_aligned_alloc(hak_os_page_size, 160 * MIB);
   CHECK_EQUAL(hak_mapped.cached_bytes, 0);
@@ -563,7 +563,7 @@ static void one_of_many_frees_wins(void) {
 }
 ISOLATED(one_of_many_frees_wins)
 
-// More blocks than a process may have mappings: those beyond some thousands touch each other.
+// More blocks than a process may have mappings: beyond some thousands, blocks adjoin each other.
 static void many_blocks_few_mappings(void) {
   if (SANITIZED || HAK_SECURE) return;
   enum { APART = 16384, N = APART + 4096 };
@@ -584,10 +584,10 @@ static void many_blocks_few_mappings(void) {
   }
   CHECK_EQUAL(hak_mapped.huge_bytes, N * pages(size));
   CHECK(mapping_count() <= mappings + APART + 64);
-  // Nothing but what was touched is resident, even where all is huge pages.
+  // Only touched pages are resident, even where the system backs everything by huge pages.
   CHECK(status_kib("VmRSS:") <= resident + (N - APART) * page / KIB + 2 * KIB);
   CHECK(status_kib("VmSize:") <= space + (N - APART) * 2 * KIB + 64 * KIB);
-  // Within what its mapping has a block grows and shrinks where it is; what it gives up is not kept.
+  // Within its mapping a block grows and shrinks in place; the pages it gives up are not kept.
   char *q = p[N - 9];
   CHECK(hak_huge_resize(q, 2 * MIB) == q && hak_huge_usable(q) == 2 * MIB);
   use_every(q, 2 * MIB, DENSE);
@@ -599,7 +599,7 @@ static void many_blocks_few_mappings(void) {
   CHECK(q[0] == 1 && q[pages(size) - page] == 1);
   CHECK((p[N - 9] = hak_huge_resize(q, size)) == q && hak_huge_usable(q) == pages(size));
   CHECK(mapping_count() <= mappings + APART + 68);
-  // What a kept mapping has behind the block that gets it goes back.
+  // The part of a kept mapping behind the block that reuses it goes back.
   char *kept = NULL;
   for (unsigned i = 0; i < 20; i++) {
     CHECK((kept = hak_huge_alloc(2 * MIB, 1, false)) != NULL);
@@ -611,7 +611,7 @@ static void many_blocks_few_mappings(void) {
   CHECK(status_kib("VmRSS:") + 512 <= resident);
   CHECK(hak_huge_free(kept));
   hak_huge_cache_trim(0);
-  // The kernel refuses to split mappings: nothing is lost.
+  // When the kernel refuses to split mappings, nothing is lost.
   hak_os_fault(HAK_FAULT_UNMAP, 0, false);
   for (unsigned i = APART; i < N; i += 2) CHECK(hak_huge_free(p[i]));
   hak_huge_cache_trim(0);

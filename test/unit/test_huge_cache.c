@@ -29,7 +29,7 @@ static void swing(size_t size, unsigned rounds) {
   }
 }
 
-// As in a load that has shown that it uses mappings again.
+// The state of a load that has shown that it reuses mappings.
 static void set_up(uint64_t bound) {
   hak_process_init();
   hak_option(HUGE_CACHE) = bound;
@@ -40,18 +40,18 @@ static void set_up(uint64_t bound) {
 
 static void freed_mappings_serve_again(void) {
   set_up(64 * MIB);
-  void *other = alloc(16 * MIB); // there are not few
+  void *other = alloc(16 * MIB); // so that more than a few bytes are in use
   char *p = alloc(4 * MIB), *q;
   fill(p, 4 * MIB, 1);
   CHECK(hak_huge_free(p));
   CHECK_EQUAL(kept(), 4 * MIB);
   CHECK_EQUAL(hak_mapped.huge_bytes, 16 * MIB);
-  // Not a block of anybody's meanwhile.
+  // Meanwhile it is no block.
   CHECK(hak_huge_usable(p) == 0 && !hak_huge_free(p) && hak_huge_around(p + 1) == NULL);
   CHECK(alloc(4 * MIB) == p);
   CHECK_EQUAL(kept(), 0);
   CHECK(hak_huge_free(p));
-  // A little too long: as it is. Much too long: the end goes back to the system.
+  // A little too long: as it is. Much too long: the end is cut off.
   CHECK(alloc(4 * MIB - 8192) == p);
   CHECK_EQUAL(hak_huge_usable(p), 4 * MIB);
   CHECK(hak_huge_free(p));
@@ -63,7 +63,7 @@ static void freed_mappings_serve_again(void) {
   p = alloc(2 * MIB);
   fill(p, 2 * MIB, 1);
   CHECK(hak_huge_free(p));
-  // Too short: it grows without copying, where it is or elsewhere.
+  // A mapping that is too short grows without copying, in place or elsewhere.
   for (unsigned walled = 0; walled < 2; walled++) {
     void *wall = NULL;
     if (walled) {
@@ -77,7 +77,7 @@ static void freed_mappings_serve_again(void) {
     CHECK(filled(q, 2 * MIB, 1) && all_zero(q + 2 * MIB, 5 * MIB));
     CHECK(hak_huge_free(q));
     CHECK((p = alloc(2 * MIB)) == q);
-    hak_huge_cache_trim(0); // the rest
+    hak_huge_cache_trim(0); // drops the rest
     CHECK(hak_huge_free(p));
   }
   CHECK_EQUAL(hak_huge_cache_counts.reuse, 7);
@@ -87,8 +87,8 @@ static void freed_mappings_serve_again(void) {
 }
 ISOLATED(freed_mappings_serve_again)
 
-// Few bytes in all: a block has up to four times what it needs while there are two others, and realloc
-// leaves up to twice.
+// With few bytes in use, a block may have up to four times what it needs while there are at
+// most two others, and realloc leaves up to twice what is needed.
 static void few_stay_long(void) {
   set_up(64 * MIB);
   char *p = alloc(8 * MIB);
@@ -116,13 +116,13 @@ static void few_stay_long(void) {
   CHECK(hak_huge_usable(p) == 2 * MIB && kept() == 6 * MIB && hak_huge_free(p));
   for (unsigned i = 0; i < COUNT(others); i++) CHECK(hak_huge_free(others[i]));
   hak_huge_cache_trim(0);
-  // With as much as would be kept in use no more.
+  // No longer when as much is in use as would be kept.
   void *other = alloc(100 * MIB);
   CHECK(hak_huge_free(alloc(8 * MIB)));
   p = alloc(5 * MIB);
   CHECK_EQUAL(hak_huge_usable(p), 5 * MIB);
   CHECK(hak_huge_free(other));
-  CHECK(hak_huge_resize(p, 3 * MIB) == p && hak_huge_usable(p) == 5 * MIB); // as now there are few
+  CHECK(hak_huge_resize(p, 3 * MIB) == p && hak_huge_usable(p) == 5 * MIB); // few bytes are in use
   CHECK(hak_huge_free(p));
   hak_option(HUGE_CACHE) = 0;
   CHECK_EQUAL(hak_huge_cache_room(), 0);
@@ -132,28 +132,28 @@ static void few_stay_long(void) {
 }
 ISOLATED(few_stay_long)
 
-// The one that fits best; none that is far too long or far too short.
+// The best-fitting mapping is taken, but none that is far too long or far too short.
 static void best_fit(void) {
   set_up(64 * MIB);
-  void *p[4], *between[4]; // or they might become one
+  void *p[4], *between[4]; // in between, or kept mappings might be joined
   const size_t sizes[] = {8 * MIB, 2 * MIB, 3 * MIB, 5 * MIB};
   hak_huge_free(alloc(60 * MIB)); // the bound is not learnt yet: not kept
   CHECK_EQUAL(kept(), 0);
-  void *other = alloc(16 * MIB); // there are not few
+  void *other = alloc(16 * MIB); // so that more than a few bytes are in use
   for (unsigned i = 1; i < 4; i++)
     CHECK((p[i] = alloc(sizes[i])) != NULL && (between[i] = alloc(2 * MIB)) != NULL);
   CHECK(hak_huge_free(p[1]) && hak_huge_free(p[2]));
   CHECK(alloc(2 * MIB + 4096) == p[2]);
-  CHECK(hak_huge_free(p[3])); // 2 and 5
+  CHECK(hak_huge_free(p[3])); // 2 and 5 MiB are kept now
   CHECK(alloc(MIB + 1) == p[1]);
   CHECK(alloc(4 * MIB) == p[3]);
-  CHECK_EQUAL(kept(), MIB); // its end
+  CHECK_EQUAL(kept(), MIB); // the end of that mapping
   hak_huge_cache_trim(0);
   CHECK(hak_huge_free(p[1])); // cut to little more than 1 MiB
   void *big = alloc(30 * MIB);
   CHECK(big != NULL && big != p[1]);
   CHECK(kept() > MIB);
-  // Other alignments than a SuperSlab's, and much shorter ones, are mapped as ever.
+  // Requests with other alignments than a SuperSlab's, and much shorter ones, are mapped as ever.
   void *aligned = hak_huge_alloc(2 * MIB, 64 * MIB, false), *small = alloc(5000);
   CHECK(((uintptr_t)aligned & (64 * MIB - 1)) == 0 && small != NULL && kept() > MIB);
   CHECK(hak_huge_free(small) && hak_huge_usable(small) == 0 && kept() < 2 * MIB);
@@ -178,7 +178,7 @@ static void calloc_stays_untouched(void) {
 }
 ISOLATED(calloc_stays_untouched)
 
-// Of up to 1 MiB too, where an alignment made them mappings.
+// Blocks of up to 1 MiB that are mappings because of their alignment are kept too.
 static void short_ones_are_kept(void) {
   set_up(64 * MIB);
   const size_t sizes[] = {200000, 57345, 5000, 1};
@@ -192,10 +192,10 @@ static void short_ones_are_kept(void) {
 }
 ISOLATED(short_ones_are_kept)
 
-// What a kept mapping has to grow by was not kept either: a table that doubles, many times.
+// The bytes by which a kept mapping grows count as not kept: a table that doubles, many times.
 static void growth_counts(void) {
   set_up(64 * MIB);
-  swing(30 * MIB, 40); // the bound is learnt, but no more than 16 MiB beside what is in use
+  swing(30 * MIB, 40); // the bound is learnt, but at most 16 MiB beside what is in use
   hak_huge_cache_trim(0);
   const size_t sizes[] = {20 * MIB, 2 * MIB, 8 * MIB};
   uint64_t evicted = 0;
@@ -208,7 +208,7 @@ static void growth_counts(void) {
 }
 ISOLATED(growth_counts)
 
-// What is over of a mapping serves others, and is one with it again when both are kept.
+// The unused rest of a mapping serves other blocks and is rejoined when both are kept.
 static void split_and_joined(void) {
   set_up(64 * MIB);
   void *others[4];
@@ -225,7 +225,7 @@ static void split_and_joined(void) {
   CHECK(alloc(5 * MIB) == p && hak_huge_usable(p) == 5 * MIB && kept() == 2 * MIB);
   CHECK(filled(p, 5 * MIB, 1));
   CHECK(hak_huge_free(p) && kept() == 7 * MIB);
-  // As much as has to go goes from the end.
+  // Only as much as has to go is cut off, from the end.
   CHECK_EQUAL(hak_huge_cache_trim(3 * MIB), 2 * MIB + 3 * MIB);
   CHECK_EQUAL(kept(), 2 * MIB);
   CHECK(alloc(2 * MIB) == p && filled(p, 2 * MIB, 1) && hak_huge_free(p));
@@ -233,7 +233,7 @@ static void split_and_joined(void) {
 }
 ISOLATED(split_and_joined)
 
-// Most of a mapping goes back where only its beginning is used, however often.
+// Most of a kept mapping goes back if only its beginning is reused, however often.
 static void a_little_keeps_little(void) {
   enum { OTHERS = 40 };
   set_up(128 * MIB);
@@ -251,7 +251,7 @@ static void a_little_keeps_little(void) {
 }
 ISOLATED(a_little_keeps_little)
 
-// A request that cannot be had leaves no trace in what is learnt.
+// A request that fails does not influence what the cache has learnt.
 static void refused_is_not_learnt(void) {
   set_up(128 * MIB);
   swing(16 * MIB, 20);
@@ -259,14 +259,14 @@ static void refused_is_not_learnt(void) {
     void *p[14];
     for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = alloc(2 * MIB)) != NULL);
     for (unsigned i = 0; i < COUNT(p); i++) CHECK(hak_huge_free(p[i]));
-    CHECK(kept() >= 16 * MIB && kept() <= 27 * MIB); // what a load needs anew is worth half of it
+    CHECK(kept() >= 16 * MIB && kept() <= 27 * MIB); // what a load needs anew counts half
     CHECK(alloc((size_t)1 << 48) == NULL);
   }
 }
 ISOLATED(refused_is_not_learnt)
 
-// Nothing is lost on the way, nor is more kept beside what is in use than was in use at most, and an
-// eighth or 8 MiB.
+// Nothing is lost. Kept and used bytes together exceed the peak of used bytes by at most an
+// eighth of it or 8 MiB, whichever is larger.
 static void nothing_is_lost(void) {
   enum { LIVE = 12, ROUNDS_ = 4000 };
   set_up(128 * MIB);
@@ -295,7 +295,7 @@ static void nothing_is_lost(void) {
 }
 ISOLATED(nothing_is_lost)
 
-// Blocks of zeros that are used in full take kept mappings, and are zero all the same.
+// Zeroed blocks that are used in full reuse kept mappings, and are zero nevertheless.
 static void zeros_that_fill_are_cleared(void) {
   set_up(64 * MIB);
   unsigned with = 0;
@@ -309,7 +309,7 @@ static void zeros_that_fill_are_cleared(void) {
     CHECK(kept() <= 4 * MIB || !pages_are_told());
   }
   CHECK(with > 80 || !pages_are_told());
-  // So are shorter ones; a mapping that is longer is cleared as far as it was asked for.
+  // Shorter blocks are cleared too; of a longer mapping only as much as was requested.
   unsigned longer = 0;
   for (unsigned i = 0; i < 50; i++) {
     size_t size = i & 1 ? 3 * MIB : 4 * MIB;
@@ -320,7 +320,7 @@ static void zeros_that_fill_are_cleared(void) {
     CHECK(hak_huge_free(p));
   }
   CHECK(longer > 10 || !pages_are_told());
-  // The next sample is not in use: what follows is fresh again, and what was kept stays.
+  // The next sample is not in use: later blocks are fresh again, and kept mappings stay.
   for (unsigned i = 0; i < 40; i++) {
     char *p = hak_huge_alloc(4 * MIB, 1, true);
     CHECK(p && p[MIB] == 0 && p[4 * MIB - 1] == 0);
@@ -338,21 +338,21 @@ static void bound_is_learnt_and_kept(void) {
   void *p[N];
   hak_process_init();
   hak_option(HUGE_CACHE) = 64 * MIB;
-  // One peak: nothing stays.
+  // After a single peak nothing stays.
   for (unsigned i = 0; i < N; i++) CHECK((p[i] = alloc(3 * MIB)) != NULL);
   for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(p[i]) && kept() == 0);
-  // Needed again at once: more.
+  // Memory that is needed again at once is kept.
   swing(30 * MIB, 40);
   CHECK(kept() == 30 * MIB);
   uint64_t reuses = hak_huge_cache_counts.reuse;
   swing(30 * MIB, 40);
   CHECK_EQUAL(hak_huge_cache_counts.reuse, reuses + 40);
-  swing(100 * MIB, 40); // above the option: never
+  swing(100 * MIB, 40); // never more than the option's value
   CHECK(kept() <= 64 * MIB);
   for (unsigned i = 0; i < N; i++) CHECK((p[i] = alloc(MIB + 4096)) != NULL);
   for (unsigned i = 0; i < N; i++) CHECK(hak_huge_free(p[i]) && kept() <= 64 * MIB);
-  CHECK(kept() <= 16 * MIB); // as the program holds nothing more
-  // More each time, if they are needed again each time.
+  CHECK(kept() <= 16 * MIB); // the program holds nothing any more
+  // More is kept each time if it is needed again each time.
   for (unsigned swings = 0; swings < 20; swings++) {
     uint64_t before = kept();
     for (unsigned i = 0; i < N; i++) CHECK((p[i] = alloc(MIB + 4096)) != NULL);
@@ -360,7 +360,7 @@ static void bound_is_learnt_and_kept(void) {
     CHECK(kept() >= before && kept() <= before + 14 * MIB);
   }
   CHECK(kept() >= 36 * MIB);
-  // By age, and the bound falls.
+  // Kept mappings go by age, and the bound falls.
   for (unsigned i = 0; i < 6; i++) {
     hak_os_sleep_ms(1100);
     hak_huge_cache_tend();
@@ -386,9 +386,9 @@ static void nothing_near_the_limit(void) {
   hak_memory_limit = UINT64_MAX;
   swing(4 * MIB, 1);
   CHECK(kept() != 0);
-  // Nor does what was kept when there was room.
+  // Mappings kept while there was room go as well.
   for (unsigned how = 0; how < 3; how++) {
-    swing(MIB, 20); // or, a second later, it would have forgotten what to keep
+    swing(MIB, 20); // otherwise the bound would be forgotten a second later
     hak_huge_cache_trim(0);
     void *p = alloc(2 * MIB), *q = NULL;
     swing(4 * MIB, 1);
@@ -402,7 +402,7 @@ static void nothing_near_the_limit(void) {
     if (how != 2) CHECK(hak_huge_free(p));
     if (q) CHECK(hak_huge_free(q));
   }
-  // What is kept is there for others who find no memory.
+  // Kept mappings are given up for other requests that find no memory.
   hak_os_fault(HAK_FAULT_MAP, 0, true);
   char *p = hak_calloc(1, 9 * MIB);
   hak_os_fault(0, 0, false);
@@ -411,13 +411,13 @@ static void nothing_near_the_limit(void) {
 }
 ISOLATED(nothing_near_the_limit)
 
-// Unless most of what is mapped was never touched: the limit is of what is resident.
+// Mappings are kept if most mapped memory was never touched: the limit is of resident memory.
 static void untouched_near_the_limit(void) {
   set_up(64 * MIB);
   char *sparse = alloc(512 * MIB);
   hak_memory_limit = hak_mapped.mapped;
   swing(4 * MIB, 10);
-  CHECK_EQUAL(kept(), 0); // nobody has looked
+  CHECK_EQUAL(kept(), 0); // nobody has looked yet
   hak_mapped_look();
   swing(4 * MIB, 10);
   CHECK(kept() != 0);
@@ -431,13 +431,13 @@ static void untouched_near_the_limit(void) {
 }
 ISOLATED(untouched_near_the_limit)
 
-// What may be had when all that is kept goes is had; for what may not, nothing goes.
+// A request that succeeds once all kept memory goes is served; for any other, none goes.
 static void kept_for_what_cannot_be_had(void) {
   set_up(64 * MIB);
   swing(32 * MIB, 20);
   size_t had = kept();
   CHECK(had >= 16 * MIB);
-  if (EMULATED) return; // qemu sets no such limits
+  if (EMULATED) return; // qemu does not set such limits
   struct rlimit limit = {(status_kib("VmData:") << 10) + 8 * MIB, RLIM_INFINITY};
   CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
   uint64_t requests = hak_heap_requests, all = hak_mapped.superslab_bytes + had + 8 * MIB;
@@ -448,18 +448,18 @@ static void kept_for_what_cannot_be_had(void) {
   void *p = hak_malloc(had + 4 * MIB);
   CHECK(p != NULL);
   hak_free(p);
-  // Nor by the kernel's own rule, if it has one.
+  // None goes either for what the kernel's own rule refuses, if it has one.
   swing(32 * MIB, 20);
   p = hak_os_map((size_t)1 << 45, hak_os_page_size);
   if (p) CHECK(hak_os_unmap(p, (size_t)1 << 45));
   requests = hak_heap_requests;
   CHECK((hak_malloc((size_t)1 << 45) == NULL) == !p);
-  // TSan's process has no such range of addresses left, and that may be for what is kept.
+  // Under TSan no such range of addresses is left, possibly because of what is kept.
   CHECK(HAK_TSAN || hak_heap_requests == requests);
 }
 ISOLATED(kept_for_what_cannot_be_had)
 
-// What a trim is to keep is kept in all: of this first, then in SuperSlabs.
+// A trim keeps the given amount in all: kept mappings first, then SuperSlabs.
 static void trimmed_to_a_sum(void) {
   enum { BLOCKS = 24 };
   set_up(64 * MIB);
@@ -469,7 +469,7 @@ static void trimmed_to_a_sum(void) {
   size_t in_use = hak_mapped.superslab_bytes;
   for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(900 * KIB)) != NULL);
   for (unsigned i = 0; i < BLOCKS; i++) hak_free(p[i]);
-  void *between = NULL; // or they would be one
+  void *between = NULL; // or the two would be joined
   CHECK((first = alloc(3 * MIB)) && (between = alloc(2 * MIB)) && (second = alloc(4 * MIB)));
   uint64_t began = hak_os_clock_ms();
   CHECK(hak_huge_free(first) && hak_huge_free(second));
@@ -479,7 +479,7 @@ static void trimmed_to_a_sum(void) {
   } trims[] = {{SIZE_MAX, 7, 0}, {15 * MIB, 7, 8}, {6 * MIB, 4, 2}, {0, 0, 0}};
   for (unsigned i = 0; i < COUNT(trims); i++) {
     bool some = hak_trim(trims[i].keep);
-    if (hak_os_clock_ms() - began >= 900) return; // what nobody takes goes back after a second
+    if (hak_os_clock_ms() - began >= 900) return; // unused mappings go back after a second
     CHECK_EQUAL(kept(), trims[i].mappings * MIB);
     if (i == 0) CHECK(hak_mapped.superslab_bytes >= in_use + 12 * MIB);
     else CHECK(some && hak_mapped.superslab_bytes == in_use + trims[i].superslabs * MIB);
@@ -501,7 +501,7 @@ static void refused_calls(void) {
         CHECK(hak_huge_free(p));
       }
       CHECK_EQUAL(hak_mapped.huge_bytes, 0);
-      hak_os_fault(HAK_FAULT_UNMAP, 0, false); // the pages go back all the same
+      hak_os_fault(HAK_FAULT_UNMAP, 0, false); // the pages go back nevertheless
       hak_huge_cache_trim(0);
       hak_os_fault(0, 0, false);
       CHECK_EQUAL(kept(), 0);
@@ -515,7 +515,7 @@ static bool mapped(void *p) {
   return mincore(p, 1, &page) == 0;
 }
 
-// A mapping that may not go now goes later, however many there are.
+// A mapping whose unmap is refused is unmapped later, however many there are.
 static void refused_unmaps_are_tried_again(void) {
   enum { BLOCKS = 300 };
   char *block[BLOCKS];
@@ -540,7 +540,7 @@ static void refused_unmaps_are_tried_again(void) {
 }
 ISOLATED(refused_unmaps_are_tried_again)
 
-// Those that were refused again let the others go first.
+// Mappings that were refused again let the others go first.
 static void refused_unmaps_take_turns(void) {
   enum { BLOCKS = 20, TRIES = 8 };
   char *block[BLOCKS];
@@ -549,7 +549,7 @@ static void refused_unmaps_take_turns(void) {
   hak_os_fault(HAK_FAULT_UNMAP, 0, false);
   for (unsigned i = 0; i < BLOCKS; i++) CHECK(hak_huge_free(block[i]));
   hak_huge_cache_trim(0);
-  hak_os_fault(HAK_FAULT_UNMAP, TRIES, false); // so many are not
+  hak_os_fault(HAK_FAULT_UNMAP, TRIES, false); // this many succeed first
   hak_huge_cache_trim(0);
   hak_os_fault(0, 0, false);
   unsigned first = 0, last = 0;
@@ -560,7 +560,7 @@ static void refused_unmaps_take_turns(void) {
 }
 ISOLATED(refused_unmaps_take_turns)
 
-// Threads that take, write and put: a mapping is one thread's at a time, and nothing is lost.
+// Threads take, write and put: a mapping belongs to one thread at a time, and nothing is lost.
 #define THREADS 4
 #define ROUNDS (SANITIZED ? 300 : 1500)
 static void *churn(void *argument) {
@@ -607,7 +607,7 @@ static void child_has_its_own(void) {
   CHECK(hak_huge_free(p));
   pid_t child = fork();
   if (child == 0) {
-    // As if its page had been copied before it was taken and joined.
+    // As if fork had copied its page of the pagemap before it was taken and joined.
     hak_pagemap_set(p + 2 * MIB, (2 * MIB >> 12) << 2 | HAK_PAGEMAP_HUGE);
     hak_huge_cache_after_fork();
     bool same = kept() == 4 * MIB && hak_huge_usable(p + 2 * MIB) == 0 && alloc(4 * MIB) == p;

@@ -12,7 +12,7 @@
 #include "thread/front.h"
 #include "thread/process.h"
 
-// A free as the slow path does it, without the ring.
+// Frees as the slow path does, without the ring.
 static bool free_run(hak_slab_t *head) {
   if (!hak_l25_claim(head)) return false;
   hak_l25_release(head);
@@ -59,7 +59,7 @@ static void every_length(void) {
 }
 ISOLATED(every_length)
 
-// What the last page has left over lies in front of a block, from 128 bytes on.
+// Leftover bytes of the last page lie in front of the block if they are 128 or more.
 static void colours(void) {
   hak_process_init();
   hak_option(LRU_SHARE) = 0;
@@ -75,7 +75,7 @@ static void colours(void) {
     CHECK(p == head->start && gap % 128 == 0 && gap <= left && gap <= 1024);
     CHECK_EQUAL(gap == 0, left < 128);
     gaps[gap / 128]++;
-    // It ends with a page, the same one as without a gap.
+    // The block ends with a page, the same one as without a gap.
     CHECK_EQUAL(gap + hak_l25_usable(head), hak_align_up(size, 4096));
     CHECK_EQUAL(head->run, hak_l25_slabs(size));
     // Grows to the end of its slabs, and beyond if those behind it are free; shrinks to any length.
@@ -96,7 +96,7 @@ static void colours(void) {
     CHECK(free_run(head));
   }
   for (unsigned i = 0; i < COUNT(gaps); i++) CHECK(gaps[i] > 100);
-  CHECK(at_end > 0); // a gap that needed the next slab was met
+  CHECK(at_end > 0); // a gap that needed the next slab occurred
 }
 ISOLATED(colours)
 
@@ -107,7 +107,7 @@ static void resize_in_place(void) {
   hak_slab_t *head = head_of(p);
   fill(p, 1000000, 1);
   CHECK_EQUAL(head->run, 16);
-  CHECK_EQUAL(hak_slab_index(head) % HAK_SLABS_PER_SUPERSLAB, 16); // there is none behind it
+  CHECK_EQUAL(hak_slab_index(head) % HAK_SLABS_PER_SUPERSLAB, 16); // no slab lies behind it
   CHECK(!hak_pool_extend(head, 16, 1));
   CHECK(hak_l25_resize(head, 16 * HAK_SLAB_SIZE)); // to the end of the run
   CHECK_EQUAL(hak_l25_usable(head), MIB);
@@ -124,7 +124,7 @@ static void resize_in_place(void) {
     CHECK_EQUAL(hak_slab_kind(head + n), HAK_KIND_FREE);
     CHECK_EQUAL(free_mask(head) & hak_slab_bits(head, 16),
                 hak_slab_bits(head, 16) & ~hak_slab_bits(head, n));
-    // Another has the slab behind it: it cannot grow. When that is free it has it back.
+    // It cannot grow while another has the slab behind it. When that is free, it grows back.
     CHECK(hak_pool_extend(head, n, 1));
     CHECK(!hak_l25_resize(head, n * HAK_SLAB_SIZE + 1));
     CHECK_EQUAL(head->run, n);
@@ -146,7 +146,7 @@ static void resize_in_place(void) {
 }
 ISOLATED(resize_in_place)
 
-// Where there is no memory for another block, what realloc cuts off goes back all the same.
+// Without memory for another block, what realloc cuts off goes back nevertheless.
 static void cut_without_memory(void) {
   enum { MOST = 4096, SMALL = 300000 };
   static void *rest[MOST];
@@ -164,7 +164,7 @@ static void cut_without_memory(void) {
     char *q = hak_realloc(p, SMALL);
     CHECK(q == p && filled(q, SMALL, 1) && errno == ENOMEM);
     CHECK(HAK_SECURE || hak_malloc_usable_size(q) < large[i] / 2);
-    void *next = i == 0 ? hak_malloc(SMALL) : NULL; // in its place
+    void *next = i == 0 ? hak_malloc(SMALL) : NULL; // in the part cut off
     hak_os_fault(0, 0, false);
     if (i == 0 && !HAK_SECURE) CHECK(next != NULL);
     if (i == 1 && !HAK_SECURE) CHECK(hak_mapped.huge_bytes < mapped - large[i] / 2);
@@ -251,7 +251,7 @@ static void every_alignment(void) {
         for (unsigned i = 0; i < COUNT(p); i++)
           fill(p[i] = alloc_at(i % 3 == 2 ? 1 : alignment, sizes[s]), sizes[s], i);
         if (round == 0) before = hak_superslab_count();
-        CHECK_EQUAL(hak_superslab_count(), before); // the same again
+        CHECK_EQUAL(hak_superslab_count(), before); // the same ones are used again
         for (unsigned i = 0; i < COUNT(p); i++) {
           CHECK(filled(p[i], sizes[s], i));
           CHECK(free_run(head_of(p[i])));
@@ -263,7 +263,7 @@ static void every_alignment(void) {
 }
 ISOLATED(every_alignment)
 
-// As many as there is room for, and others in what they leave.
+// A SuperSlab holds as many as fit, and other runs in the slabs that they leave free.
 static void aligned_ones_share_a_superslab(void) {
   hak_process_init();
   for (size_t alignment = 128 * KIB; alignment <= MIB; alignment *= 2)
@@ -295,7 +295,7 @@ static void aligned_ones_share_a_superslab(void) {
 }
 ISOLATED(aligned_ones_share_a_superslab)
 
-// A SuperSlab of which only n slabs from place on are free.
+// A SuperSlab in which only the n slabs from `place` on are free.
 static hak_slab_t *with_hole(unsigned place, unsigned n) {
   hak_claim_t claim;
   CHECK(hak_pool_map(16, 0, false, &claim));
@@ -314,7 +314,7 @@ static void where_no_aligned_run_is_free_is_passed_over(void) {
   }
   CHECK(head_of(alloc_at(256 * KIB, 256 * KIB)) == fit + 16);
   CHECK_EQUAL(free_mask(fit), hak_ones(13, 3));
-  // None is left, and more of them than a search looks at: a SuperSlab is mapped, and filled first.
+  // None fits, among more than a search looks at: a SuperSlab is mapped, and is filled first.
   uint32_t number = hak_superslab_count();
   for (unsigned i = 0; i < 8; i++) {
     char *p = alloc_at(256 * KIB, 250000);
@@ -323,10 +323,10 @@ static void where_no_aligned_run_is_free_is_passed_over(void) {
   }
   for (unsigned i = 0; i < COUNT(unfit); i++)
     CHECK_EQUAL(free_mask(unfit[i]), hak_ones(5 + 4 * (i % 6), 6));
-  // What fits there is taken there: a slab, runs of two and of three.
+  // Requests that fit into the holes are served there: a slab, runs of two and of three.
   CHECK(head_of(alloc_at(256 * KIB, 5000)) == unfit[0] + 8);
   CHECK_EQUAL(free_mask(unfit[0]), hak_ones(5, 3) | hak_ones(9, 2));
-  CHECK(head_of(alloc_at(128 * KIB, 128 * KIB)) == fit + 14); // that is fuller
+  CHECK(head_of(alloc_at(128 * KIB, 128 * KIB)) == fit + 14); // fit is fuller
   CHECK(head_of(alloc_at(128 * KIB, 128 * KIB)) == unfit[0] + 6);
   CHECK_EQUAL(free_mask(unfit[0]), hak_ones(5, 1) | hak_ones(9, 2));
   CHECK(head_of(alloc_at(1, 128 * KIB)) == unfit[0] + 9);
@@ -335,7 +335,7 @@ static void where_no_aligned_run_is_free_is_passed_over(void) {
 }
 ISOLATED(where_no_aligned_run_is_free_is_passed_over)
 
-// Through the ring, by which runs come back as they were, at odd places too.
+// Through the ring, which returns runs as they were, at odd places too.
 static void all_kinds_mixed(void) {
   enum { N = 64 };
   struct {

@@ -34,7 +34,7 @@ static bool is_free_in(hak_slab_t *run, void *p) {
   return hak_load_relaxed(&run->mask) >> number & 1;
 }
 
-// Held back, sent, taken in: the run's words see nothing of it until the owner does it.
+// Held back, sent, taken in: the run's words do not change until the owner takes them in.
 static void to_the_owner(void) {
   hak_heap_t *me = mine();
   start(&other, SIZE, 6);
@@ -64,7 +64,7 @@ static void to_the_owner(void) {
 }
 ISOLATED(to_the_owner)
 
-// A full letter goes by itself, as does one with enough bytes.
+// A full letter is sent by itself, as is one with enough bytes.
 static void when_full(void) {
   hak_heap_t *me = mine();
   const size_t sizes[] = {2100, 5000, 20000, 57344};
@@ -84,7 +84,7 @@ static void when_full(void) {
     CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect) - before, count);
     hak_remote_flush(me);
     tell(&other, END);
-    CHECK_EQUAL(sent(me), 0); // a thread's end takes in what is for it
+    CHECK_EQUAL(sent(me), 0); // a thread's end opens its mail
   }
 }
 ISOLATED(when_full)
@@ -104,7 +104,7 @@ static void two_owners(void) {
 }
 ISOLATED(two_owners)
 
-// An owner that sleeps: what waits for it stays bounded, and its runs go back all the same.
+// An owner that sleeps: what waits for it stays bounded, and its runs go back nevertheless.
 #define MANY 3000
 static void owner_sleeps(void) {
   hak_heap_t *me = mine();
@@ -118,7 +118,7 @@ static void owner_sleeps(void) {
   }
   CHECK(most <= HAK_LETTERS * HAK_LETTER_HINTS);
   CHECK(stat(me, HAK_STAT_letter_recall) >= HAK_LETTERS);
-  // What malloc_trim asks for.
+  // As malloc_trim asks.
   hak_remote_flush(me);
   hak_relief_all(me);
   CHECK(hak_load_relaxed(&other.heap->mail) == NULL);
@@ -134,7 +134,7 @@ static void owner_sleeps(void) {
 }
 ISOLATED(owner_sleeps)
 
-// A heap without a thread, whose mail the sender opens: one claim for each letter.
+// The sender opens the mail of a heap without a thread: one claim for each letter.
 static void owner_has_ended(void) {
   hak_heap_t *me = mine();
   start(&other, SIZE, 8);
@@ -159,7 +159,7 @@ static void owner_has_ended(void) {
 }
 ISOLATED(owner_has_ended)
 
-// The run is another's when the letter is opened: passed on.
+// The run is another heap's when the letter is opened: it is passed on.
 static void adopted_meanwhile(void) {
   hak_heap_t *me = mine();
   start(&other, SIZE, 8);
@@ -180,7 +180,7 @@ static void adopted_meanwhile(void) {
 }
 ISOLATED(adopted_meanwhile)
 
-// One that was freed three times: reported, also where its run has gone meanwhile.
+// One that was freed twice, in two letters: reported, also where its run has gone meanwhile.
 static void freed_again(void) {
   hak_heap_t *me = mine();
   hak_option(ABORT) = 0;
@@ -204,7 +204,7 @@ ISOLATED(freed_again)
 
 static void not_for_all(void) {
   hak_heap_t *me = mine();
-  start(&other, 2000, 4); // of a class that is the commons'
+  start(&other, 2000, 4); // of a class that goes to the commons
   give(other.blocks[0]);
   CHECK_EQUAL(written(me), 0);
   tell(&other, END);
@@ -217,7 +217,7 @@ static void not_for_all(void) {
 }
 ISOLATED(not_for_all)
 
-// What is written anew is for its owner only: the letter was in the mail of a heap that is no more.
+// A rewritten letter is for its owner only: it was in the mail of a heap that is no more.
 static void to_another_in_a_child(hak_heap_t *me) {
   if (SANITIZED) return; // no threads in such a child: TSan, qemu
   hak_stats_t all;
@@ -230,7 +230,7 @@ static void to_another_in_a_child(hak_heap_t *me) {
   tell(&second, END);
 }
 
-// In the child of a fork no letter of others is opened, and all of its own can be written again.
+// In a forked child no letter of others is opened, and all of its own can be written again.
 static void in_a_child(void) {
   hak_heap_t *me = mine();
   start(&other, SIZE, 60);

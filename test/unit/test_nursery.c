@@ -49,8 +49,8 @@ static void *allocate_a_little(void *argument) {
     held[me][i - 1] = NULL;
   }
   if (hak_tls_heap != &hak_heap_none) got_heaps++;
-  pthread_barrier_wait(&barrier); // all of them have theirs
-  pthread_barrier_wait(&barrier); // they were looked at
+  pthread_barrier_wait(&barrier); // all threads have theirs
+  pthread_barrier_wait(&barrier); // the blocks were looked at
   for (unsigned i = 0; i < BLOCKS; i++) {
     if (!held[me][i] || i % 2) continue; // the others are for the main thread
     CHECK(filled(held[me][i], size_of(me, i), me * BLOCKS + i));
@@ -100,7 +100,7 @@ static void *allocate_once(void *unused) {
   return unused;
 }
 
-// Who asks for all that is kept serves no call with them.
+// A thread that asks for all that is kept serves no call with the nurseries.
 static void reclaims_do_not_count(void) {
   set_up(1024);
   unit_in_thread(allocate_once, NULL);
@@ -108,12 +108,12 @@ static void reclaims_do_not_count(void) {
   CHECK(uses == 2);
   for (unsigned i = 0; i < 10; i++) hak_trim(0);
   CHECK_EQUAL(heaps_stat(HAK_STAT_nursery), uses);
-  unit_in_thread(allocate_once, NULL); // nobody has it
+  unit_in_thread(allocate_once, NULL); // no thread has it
   CHECK(heaps_stat(HAK_STAT_nursery) >= uses + 2);
 }
 ISOLATED(reclaims_do_not_count)
 
-// Who was looked at by a thread whose clock was later was looked at just now.
+// A nursery that a thread with a later clock looked at was looked at just now.
 static void later_clock_of_another(void) {
   set_up(1024);
   unit_in_thread(allocate_once, NULL);
@@ -127,7 +127,7 @@ static void later_clock_of_another(void) {
 }
 ISOLATED(later_clock_of_another)
 
-// A thread that goes on gets its own heap after so many calls, or KiB.
+// A thread that goes on gets its own heap after a number of calls, or of KiB.
 static void *allocate_more(void *size) {
   unsigned calls = 0;
   while (hak_tls_heap == &hak_heap_none) {
@@ -149,7 +149,7 @@ static uintptr_t calls_with(size_t size, uint64_t budget) {
 }
 static void calls_count(void) { CHECK_EQUAL(calls_with(100, 500), 502); }
 ISOLATED(calls_count)
-static void kib_count(void) { CHECK_EQUAL(calls_with(10 << 10, 500), 84); } // 12 a pair
+static void kib_count(void) { CHECK_EQUAL(calls_with(10 << 10, 500), 84); } // 12 per pair
 ISOLATED(kib_count)
 static uintptr_t calls_in_crowd(size_t size) {
   set_up(500);
@@ -159,10 +159,10 @@ static uintptr_t calls_in_crowd(size_t size) {
   hak_heap_threads = threads;
   return calls;
 }
-// Beside many that have heaps four times as many.
+// Beside many threads with heaps (a crowd) it takes four times as many calls.
 static void a_crowd_counts(void) { CHECK_EQUAL(calls_in_crowd(100), 2002); }
 ISOLATED(a_crowd_counts)
-// But those whose blocks take up much more than they ask for soon get a heap.
+// But threads whose blocks take up much more than they ask for soon get a heap.
 static void small_blocks_in_a_crowd(void) {
   uintptr_t calls = calls_in_crowd(16);
   CHECK(calls > 500 && calls < 1200);
@@ -171,7 +171,7 @@ ISOLATED(small_blocks_in_a_crowd)
 static void none_wanted(void) { CHECK_EQUAL(calls_with(100, 0), 2); }
 ISOLATED(none_wanted)
 
-// It keeps the nursery: what it has is local to it from then on, and others get a new one.
+// The thread keeps the nursery: its blocks are local to it from then on; others get a new one.
 static void *grow_up(void *unused) {
   (void)unused;
   enum { SIZES = 40 };
@@ -188,7 +188,7 @@ static void *grow_up(void *unused) {
     CHECK(hak_realloc(p[i], i * 11 + 1) == p[i]);
     hak_free_sized(p[i], i * 11 + 1); // still a block of whole cache lines
   }
-  CHECK_EQUAL(hak_malloc_usable_size(p[0] = hak_malloc(1)), HAK_SECURE ? 1 : 16); // as of any heap
+  CHECK_EQUAL(hak_malloc_usable_size(p[0] = hak_malloc(1)), HAK_SECURE ? 1 : 16); // as in any heap
   hak_free(p[0]);
   hak_heap_check(nursery);
   return NULL;
@@ -202,9 +202,9 @@ static void keeps_the_nursery(void) {
 }
 ISOLATED(keeps_the_nursery)
 
-// A call that is interrupted in a nursery (here: by the test) holds up nobody: the thread
-// itself, in a signal handler say, and others are served by the next one, and then by heaps
-// of their own.
+// A call that is interrupted in a nursery (here: by the test) blocks no thread: the thread
+// itself, say in a signal handler, and others are served by the next nursery, and then by
+// heaps of their own.
 static void *allocate_inside(void *depth) {
   hak_heap_t *heap = hak_heap_enter();
   CHECK(heap != NULL);
@@ -222,14 +222,14 @@ static void *allocate_inside(void *depth) {
 }
 static void nobody_waits(void) {
   set_up(1024);
-  // Each one holds a nursery and has needed another for its block.
+  // Each thread holds a nursery and needed another one for its block.
   unit_in_thread(allocate_inside, (void *)(uintptr_t)(HAK_NURSERIES - 1));
   heaps_let_go();
   CHECK_EQUAL(stats_now().live_blocks, 0);
 }
 ISOLATED(nobody_waits)
 
-// The slabs that ended threads left are for threads with heaps: those of a nursery are padded.
+// Slabs that ended threads left are for threads with heaps: those of a nursery are padded.
 static void *leave_every_second(void *blocks) {
   void **p = blocks;
   for (unsigned i = 0; i < 2 * BLOCKS; i++) CHECK((p[i] = hak_malloc(1000)) != NULL);
@@ -245,7 +245,7 @@ static void takes_in_no_slabs(void) {
   unit_in_thread(leave_every_second, left);
   hak_heap_t *orphan = hak_slab_owner(hak_slab_lookup(left[1]));
   CHECK(!in_nursery(left[1]) && hak_load_relaxed(&orphan->state) == HAK_HEAP_ORPHAN);
-  hak_heap_reclaim_all(NULL, 0); // the nursery follows the request, as nobody has it
+  hak_heap_reclaim_all(NULL, 0); // no thread has the nursery, so it follows the request
   for (unsigned i = 1; i < 2 * BLOCKS; i += 2) CHECK(hak_slab_owner(hak_slab_lookup(left[i])) == orphan);
   for (unsigned i = 1; i < 2 * BLOCKS; i += 2) {
     hak_free(left[i]);
@@ -254,7 +254,7 @@ static void takes_in_no_slabs(void) {
 }
 ISOLATED(takes_in_no_slabs)
 
-// What a request was rounded up to is nobody's business.
+// The program does not notice what a request was rounded up to.
 static void *resize_and_free_sized(void *unused) {
   (void)unused;
   for (size_t size = 0; size <= 1100; size++) {
@@ -289,7 +289,7 @@ static void sizes_are_those_asked_for(void) {
 }
 ISOLATED(sizes_are_those_asked_for)
 
-// What a thread with a heap left is used before new memory.
+// Memory that a thread with a heap left is used before new memory.
 static void *leave_some(void *unused) {
   (void)unused;
   for (unsigned i = 0; i < 400; i++) {
@@ -314,7 +314,7 @@ static void orphans_first(void) {
 }
 ISOLATED(orphans_first)
 
-// In the child of a fork nurseries are as other threads left them: none of them is used.
+// In a forked child nurseries are as other threads left them: none of them is used.
 static void *fork_young(void *unused) {
   (void)unused;
   char *p = hak_malloc(100);
@@ -346,7 +346,7 @@ static void forks(void) {
 }
 ISOLATED(forks)
 
-// Memory that went idle in a nursery goes back when somebody asks, whoever it is.
+// Idle memory of a nursery goes back when any thread asks.
 static void *allocate_runs(void *unused) {
   (void)unused;
   void *p[20];
@@ -362,7 +362,7 @@ static void trim_reaches_them(void) {
 }
 ISOLATED(trim_reaches_them)
 
-// So does what either side freed of the other's blocks, which quarantines may hold back, at the first request.
+// So do blocks either side freed of the other's, even from quarantines, at the first request.
 enum { RUNS = 20 };
 static void *of_main[RUNS], *of_thread[RUNS];
 static void *swap_runs(void *unused) {

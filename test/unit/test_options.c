@@ -95,7 +95,7 @@ static void both_ends_of_every_range(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT(numbers); i++) {
     const row_t *row = &numbers[i];
-    // Another mode: a value given wins over it, a refused one leaves its default.
+    // With another mode: a given value wins over the mode, a refused one leaves the mode's default.
     for (unsigned end = 0; end < 2; end++) {
       uint64_t inside = end ? row->max : row->min;
       char variable[100];
@@ -207,7 +207,7 @@ static void words(void **state) {
   has("HAKMEM_GUARD=1/0 is no number (suffixes: K, M, G, T; or 1/N); ignored");
 }
 
-// As getenv has it: the first one, whatever it says.
+// As with getenv, the first occurrence counts, whatever it says.
 static void given_twice(void **state) {
   (void)state;
   START("HAKMEM_LRU_CAP=3", "HAKMEM_STATS_FILE=/first", "HAKMEM_LRU_CAP=4", "HAKMEM_MODE=lean",

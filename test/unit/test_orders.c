@@ -49,7 +49,7 @@ static void *take_turns(void *argument) {
     turns[i].what();
     hak_store_relaxed(&turn, 4 + i + 1);
   }
-  await(4 + turn_count); // the end of a thread orders things as well
+  await(4 + turn_count); // the end of a thread would order accesses as well
   return NULL;
 }
 
@@ -78,7 +78,7 @@ static void set_up(void) {
 }
 
 static char *blocks[4096];               // of A
-static _Thread_local char *others[4096]; // of who makes some besides
+static _Thread_local char *others[4096]; // of other threads that allocate
 static size_t size;
 static unsigned capacity; // of one slab or run
 static _Atomic bool handed;
@@ -104,9 +104,9 @@ static hak_slab_t *slab_of(const void *p) {
 }
 
 // ---------------------------------------------------------------------------
-// R1, R2: blocks of others, by way of the inbox, or asked for at a refill.
+// R1, R2: remote frees, by way of the inbox or asked for at a refill.
 
-// TSan knows of the last accesses to 8 bytes only: in some slab it is the right ones.
+// TSan remembers only the last accesses to 8 bytes: in some slab they are the right ones.
 #define SLABS 16u
 static void a_makes_slabs(void) {
   make(0, SLABS * capacity);
@@ -165,12 +165,12 @@ static void asked_for(void) {
 ISOLATED(asked_for)
 
 // ---------------------------------------------------------------------------
-// R3: a FULL slab is taken from a sleeper and used by who took it.
+// R3: a FULL slab is taken from a sleeping thread and used by the thread that took it.
 
 static void a_makes_a_slab_full(void) {
   make(0, capacity);
   hand();
-  // As a refill does, which would go on to the pool, where others see it.
+  // As a refill does; that would go on to the pool, where others see it.
   hak_heap_retire(hak_tls_heap, slab_of(blocks[0]));
   CHECK_EQUAL(hak_slab_place(slab_of(blocks[0])), HAK_PLACE_FULL);
 }
@@ -313,7 +313,7 @@ ISOLATED(pool)
 static void purged(void) {
   set_up();
   own_heaps = false;
-  // The second one's slab stays, so that what is purged is not empty.
+  // A's slab stays, so that what is purged is not empty.
   IN_TURNS({'A', use_one}, {'B', use_and_release}, {'C', purge}, {'D', use_and_release});
 }
 ISOLATED(purged)
@@ -374,7 +374,7 @@ ISOLATED(refused)
 // ---------------------------------------------------------------------------
 // I1, S1, S2: what is set up once, guards, first blocks.
 
-// Threads that are there before the library's constructor.
+// Threads that exist before the library's constructor runs.
 static void begin(void) { hak_process_init(); }
 static void go_on(void) { hak_pressure_init(); }
 static void allocate(void) { hak_free(hak_malloc(100)), hak_free(hak_malloc(4 * MIB)); }
@@ -388,7 +388,7 @@ ISOLATED(process)
 static void found_nursery(void) {
   hak_store_relaxed(&hak_process_state, 0u);
   own_heaps = false;
-  // A gets the first heap, B makes a nursery, and who finds it knows the options.
+  // A gets the first heap, B makes a nursery, and C, which finds it, knows the options.
   IN_TURNS({'A', allocate_one}, {'B', allocate_one}, {'C', allocate_one});
 }
 ISOLATED(found_nursery)

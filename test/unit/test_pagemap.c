@@ -28,7 +28,7 @@ static void set_get_take(void **state) {
   assert_true(hak_pagemap_prepare(address(unit)));
   assert_true(hak_pagemap_get(address(unit)) == 0);
   hak_pagemap_set(address(unit), 5 << 2 | HAK_PAGEMAP_SUPERSLAB);
-  // Every address of the unit, none of its neighbours.
+  // Covers every address of the unit and none of its neighbours.
   assert_true(hak_pagemap_get(address(unit + HAK_SUPERSLAB_SIZE - 1)) == 21);
   assert_true(hak_pagemap_get(address(unit + HAK_SUPERSLAB_SIZE)) == 0);
   assert_true(hak_pagemap_get(address(unit - 1)) == 0);

@@ -66,7 +66,7 @@ static void version_2_in_a_container(void) {
   CHECK_EQUAL(limit(), 1048576);
   put("/sys/fs/cgroup/memory.high", "524288\n");
   CHECK_EQUAL(limit(), 524288);
-  // In a group of the container's, which leaves the limit to it.
+  // In a child of the container's group, which leaves the limit to that group.
   put("/proc/self/cgroup", "0::/a\n");
   put("/sys/fs/cgroup/a/memory.max", "max\n");
   put("/sys/fs/cgroup/a/memory.high", "max\n");
@@ -76,7 +76,7 @@ static void version_2_in_a_container(void) {
 static void version_1(void) {
   put("/proc/self/cgroup", "12:cpu,cpuacct:/x\n4:memory:/a\n1:name=systemd:/\n0::/\n");
   put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n");
-  CHECK_EQUAL(limit(), UINT64_MAX); // none
+  CHECK_EQUAL(limit(), UINT64_MAX); // no limit
   put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "200000000\n");
   CHECK_EQUAL(limit(), 200000000);
 }
@@ -100,7 +100,7 @@ static void the_option_comes_first(void) {
   put("/sys/fs/cgroup/a/memory.max", "1000000\n");
   hak_option(MEMORY_LIMIT) = 2000000;
   CHECK_EQUAL(limit(), 2000000);
-  // With a helper thread, which looks at it, the group's pressure is known all the same.
+  // With a helper thread, which looks at it, the group's pressure is known nevertheless.
   put("/sys/fs/cgroup/a/memory.pressure", "some avg10=5.99 avg60=9.00 avg300=0.00 total=1\n");
   CHECK_EQUAL(hak_pressure(), 0);
   hak_option(BACKGROUND) = 1;

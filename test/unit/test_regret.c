@@ -9,7 +9,7 @@ static const hak_regret_rule_t rule = {.soon = SOON, .few = FEW, .least = LEAST,
 static const uint64_t begin = 1000000; // ms since the system started
 #define SIZE ((uint64_t)160 << 20)
 
-// Memory goes back and is needed `after` ms later, n times; the time after that.
+// Memory goes back and is needed `after` ms later, n times. Returns the time after that.
 static uint64_t swings(hak_regret_t *regret, uint64_t now, unsigned n, uint64_t after) {
   for (unsigned i = 0; i < n; i++) {
     hak_regret_done(regret, now);
@@ -19,7 +19,7 @@ static uint64_t swings(hak_regret_t *regret, uint64_t now, unsigned n, uint64_t 
   return now;
 }
 
-// Length of the pause there is from `now` on.
+// Length of the pause from `now` on.
 static uint64_t pause_from(hak_regret_t *regret, uint64_t now) {
   uint64_t end = now;
   while (hak_regret_pauses(regret, end, SIZE)) end++;
@@ -51,7 +51,7 @@ static void none_in_a_pause(void **state) {
   uint64_t now = swings(&regret, begin, FEW, 0);
   for (unsigned i = 0; i < 10; i++) hak_regret_needed(&regret, now + i, SIZE, rule);
   assert_int_equal(pause_from(&regret, now), LEAST);
-  // And the next one takes as many regrets as the first.
+  // The next pause takes as many regrets as the first.
   now = swings(&regret, now + LEAST, FEW - 1, 0);
   assert_false(hak_regret_pauses(&regret, now, SIZE));
 }
@@ -66,7 +66,7 @@ static void pauses_grow(void **state) {
     assert_int_equal(pause_from(&regret, now), lengths[i]);
     now += lengths[i];
   }
-  // Long calm: the next is short again, however many regrets it takes.
+  // After a long calm the next pause is short again, however many regrets it takes.
   now = swings(&regret, now + HAK_PAUSE_MAX_MS, FEW, 1);
   assert_int_equal(pause_from(&regret, now), LEAST);
 }
@@ -85,7 +85,7 @@ static void growth_ends_a_pause(void **state) {
     }
     assert_true(hak_regret_pauses(&regret, begin + 1, size + heaps[i].most));
     assert_false(hak_regret_pauses(&regret, begin + 1, size + heaps[i].most + 1));
-    assert_false(hak_regret_pauses(&regret, begin + 1, size)); // and it is over
+    assert_false(hak_regret_pauses(&regret, begin + 1, size)); // and the pause is over
     assert_int_equal(pause_from(&regret, swings(&regret, begin + 2, FEW, 1)), 2 * LEAST);
   }
 }

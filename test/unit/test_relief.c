@@ -78,10 +78,10 @@ static void *others_free(void *except) {
   return NULL;
 }
 
-// This thread waits in pthread_join, which is to its heap as any sleep.
+// This thread waits in pthread_join, which is like any sleep to its heap.
 static void by_another(unsigned except) { unit_in_thread(others_free, (void *)(uintptr_t)except); }
 
-// All that is left is free.
+// All remaining memory is free.
 static void nothing_is_left(void) {
   hak_heap_check(hak_tls_heap);
   hak_trim(0);
@@ -94,14 +94,14 @@ static void of_a_sleeper(void) {
   set_up();
   hak_heap_t *mine = hak_tls_heap;
   by_another(NONE);
-  // All but fewer than are worth a look, and the one in front.
+  // All are gone but the front and fewer slabs than are worth a look.
   CHECK(slabs_of(mine) <= 16);
   CHECK(heaps_stat(HAK_STAT_relief) >= SLABS - 16);
   unsigned c = hak_size_class(size);
   CHECK_EQUAL(hak_relief_taken(mine, c), heaps_stat(HAK_STAT_relief));
   CHECK_EQUAL(mine->warm[c].slabs - hak_relief_taken(mine, c), slabs_of(mine));
   CHECK(hak_slab_kind(hak_heap_front(mine, c)) != HAK_KIND_FREE);
-  // It goes on as if nothing had been.
+  // The owner goes on as if nothing had happened.
   for (unsigned i = 0; i < used; i++) fill(blocks[i] = hak_malloc(size), size, i);
   free_all_but(NONE);
   nothing_is_left();
@@ -119,12 +119,12 @@ static void in_any_order(void) {
   }
   for (unsigned i = 0; i < used; i++) fill(blocks[i], size, i);
   by_another(NONE);
-  CHECK(slabs_of(hak_tls_heap) <= SLABS / 3); // who looks less often has more to look at
+  CHECK(slabs_of(hak_tls_heap) <= SLABS / 3); // fewer looks leave more to look at
   nothing_is_left();
 }
 BOTH(in_any_order, 12000)
 
-// With a block in use, or one that its thread freed itself, a slab stays.
+// A slab stays while a block is in use, or if its own thread freed one of its blocks.
 static void not_while_in_use(void) {
   set_up();
   by_another(3);
@@ -132,18 +132,18 @@ static void not_while_in_use(void) {
   CHECK_EQUAL(slabs_of(hak_tls_heap), SLABS);
   for (unsigned i = 3; i < used; i += 2 * capacity) {
     CHECK(filled(blocks[i], size, i));
-    hak_free(blocks[i]); // every second slab's here
+    hak_free(blocks[i]); // in every second slab
     blocks[i] = NULL;
   }
   CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
-  by_another(NONE); // the others' last block
+  by_another(NONE); // the last block of the others
   CHECK(heaps_stat(HAK_STAT_relief) <= SLABS / 2);
   CHECK(heaps_stat(HAK_STAT_relief) >= SLABS / 2 - 16);
   nothing_is_left();
 }
 BOTH(not_while_in_use, 12000)
 
-// A class whose runs others have given back is a small one again, which borrows.
+// A class whose runs others have given back counts as small again, and borrows.
 static void few_runs_again(void) {
   if (hak_option(L2_BORROW) == 0) return;
   size = 12000;
@@ -171,7 +171,7 @@ static void not_if_switched_off(void) {
 }
 BOTH(not_if_switched_off, 12000)
 
-// What is too little for a look goes when memory is asked for.
+// Slabs too few for a look go when memory is asked for.
 static void *others_trim(void *unused) {
   free_all_but(NONE);
   CHECK(slabs_of(hak_heap_by_id(1)) > 1);
@@ -187,7 +187,7 @@ static void by_trim(void) {
 }
 BOTH(by_trim, 12000)
 
-// What walks through its thread's heap meanwhile looks at nothing that may be another's by then.
+// A walk of the thread's own heap meanwhile looks at nothing that another may have by then.
 static _Atomic bool done;
 static void *free_and_use(void *unused) {
   free_all_but(NONE);

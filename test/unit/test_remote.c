@@ -40,7 +40,7 @@ static void one_chain_per_slab(void) {
     hak_slab_t *slab = hak_slab_lookup(other.blocks[0]);
     slab -= hak_slab_kind(slab) == HAK_KIND_INTERIOR ? slab->offset : 0;
     uint64_t pushes = stat(me, HAK_STAT_remote_push), freed = stat(me, HAK_STAT_free_remote);
-    // Held back: nobody else sees anything.
+    // Held back: other threads see nothing.
     for (unsigned i = 0; i < 3; i++) give(other.blocks[i]);
     CHECK_EQUAL(map_used(me), 1);
     CHECK_EQUAL(me->pending, 3 * hak_class_size(hak_size_class(sizes[k])));
@@ -69,7 +69,7 @@ static void one_chain_per_slab(void) {
     CHECK_EQUAL(hak_load_relaxed(&other.heap->inbox), 0);
     CHECK_EQUAL(hak_slab_live_now(slab), 2);
     CHECK_EQUAL(stat(other.heap, HAK_STAT_remote_collect), 4);
-    // And again from empty: it is pushed again.
+    // Again from an empty remote word: the slab is pushed again.
     give(other.blocks[4]), give(other.blocks[5]);
     hak_remote_flush(me);
     CHECK_EQUAL(stat(me, HAK_STAT_remote_push) - pushes, 2);
@@ -90,8 +90,8 @@ static void shuffle(void **blocks, unsigned count) {
   }
 }
 
-// More slabs than entries: what is in an entry that is needed is handed over with seven others,
-// nothing is lost.
+// More slabs than map entries: the chain in an entry that is needed is handed over with seven
+// others, and nothing is lost.
 static void collisions(void) {
   static void *blocks[2 * BLOCKS_MAX];
   hak_heap_t *me = mine();
@@ -102,7 +102,7 @@ static void collisions(void) {
   CHECK(slabs > HAK_REMOTE_MAP_SIZE);
   for (unsigned i = 0; i < BLOCKS_MAX; i++)
     blocks[i] = other.blocks[i], blocks[BLOCKS_MAX + i] = second.blocks[i];
-  shuffle(blocks, COUNT(blocks)); // every free another slab
+  shuffle(blocks, COUNT(blocks)); // every free hits another slab
   for (unsigned i = 0; i < COUNT(blocks); i++) {
     give(blocks[i]);
     unsigned held = 0;
@@ -129,8 +129,8 @@ static void collisions(void) {
 }
 ISOLATED(collisions)
 
-// A slab's older chain, which has left the map, is handed over before its newer one: they meet, and a
-// block that was freed twice with others between comes up.
+// A slab's older chain, which has left the map, is handed over before its newer one. They
+// meet, and a block freed twice, with other frees between, is found.
 static other_t third;
 static void older_chain_first(void) {
   hak_heap_t *me = mine();
@@ -160,7 +160,7 @@ static void older_chain_first(void) {
 }
 ISOLATED(older_chain_first)
 
-// All that is held back of an ended thread's blocks goes at once when one entry has to: its heap is
+// When one entry has to go, all held-back blocks of an ended thread go at once: its heap is
 // this thread's for a moment, and nothing is posted.
 static void ended_threads_blocks(void) {
   hak_heap_t *me = mine();
@@ -191,7 +191,7 @@ static void ended_threads_blocks(void) {
     CHECK_EQUAL(hak_load_relaxed(&other.heap->state), HAK_HEAP_ORPHAN);
   }
   CHECK(more > 10);
-  CHECK(stat(me, HAK_STAT_remote_push) <= 1); // the other's, if it was in the way
+  CHECK(stat(me, HAK_STAT_remote_push) <= 1); // the live thread's, if it was in the way
   hak_remote_flush(me);
   CHECK_EQUAL(me->pending, 0);
   CHECK_EQUAL(stat(me, HAK_STAT_remote_push), 1);
@@ -203,7 +203,7 @@ static void ended_threads_blocks(void) {
 }
 ISOLATED(ended_threads_blocks)
 
-// Nobody frees as the owner who could not have the heap, or may not: then it is posted.
+// A thread that could not, or may not, have the heap does not free as its owner: it posts.
 static void heaps_that_are_not_visited(void) {
   hak_heap_t *me = mine();
   hak_option(REMOTE_PENDING) = 0;
@@ -240,7 +240,7 @@ static void what_is_held_back_is_bounded(void) {
     hak_remote_flush(me);
     tell(&other, END);
   }
-  // However little it is, refills hand it over.
+  // However little is held back, refills hand it over.
   hak_option(REMOTE_PENDING) = 16 << 20;
   start(&other, 48, 1);
   give(other.blocks[0]);
@@ -271,7 +271,7 @@ ISOLATED(without_a_heap)
 // The owner's own blocks and others' frees of the same slab in front of it.
 static void owner_takes_back_on_refill(void) {
   mine();
-  start(&second, 1024, 64); // exactly one slab, all of it handed out
+  start(&second, 1024, 64); // one slab and one block, all of it handed out
   for (unsigned i = 0; i < 64; i++) give(second.blocks[i]);
   hak_remote_flush(hak_tls_heap);
   uint64_t before = hak_mapped.superslab_bytes;
@@ -296,7 +296,7 @@ static void adopted_meanwhile(void) {
     hak_block_t block;
     CHECK(hak_front_find(other.blocks[0], "free", &block));
     hak_slab_t *slab = block.slab;
-    // The poster's first half, as push does it, with a block nobody holds any more.
+    // The poster's first half, as push does it, with a block that no thread holds any more.
     void *freed = other.blocks[0];
     if (hak_slab_kind(slab) == HAK_KIND_TINY) {
       *(void **)freed = NULL;
@@ -310,8 +310,8 @@ static void adopted_meanwhile(void) {
     CHECK(hak_heap_adopt(me, hak_slab_class(slab)));
     CHECK(hak_slab_owner(slab) == me);
     CHECK(slab->remote & QUEUED);
-    // A free by the new owner meanwhile, and one that empties it all but one: the
-    // slab must not go back while QUEUED.
+    // Meanwhile the new owner frees blocks, until the slab is empty but for one: the slab must
+    // not go back while QUEUED.
     for (unsigned i = 1; i < 8; i++) give(other.blocks[i]);
     CHECK(hak_slab_kind(slab) != HAK_KIND_FREE);
     // The poster's second half, with the owner it had read before.

@@ -42,8 +42,8 @@ static void last_freed_first(void) {
 }
 ISOLATED(last_freed_first)
 
-// All runs of a class go back; the hints that name them must give nothing away, even
-// when the slabs serve another class or the same one again.
+// After all runs of a class have gone back, the hints that name them must not hand out
+// anything, even when the slabs serve another class or the same one again.
 static void stale_hints(void) {
   enum { N = 200, SIZE = 9000 };
   void *p[N];
@@ -75,7 +75,7 @@ ISOLATED(stale_hints)
 
 static hak_ring_t *ring_of(size_t size) { return &hak_tls_heap->ring[hak_size_class_l2(size)]; }
 
-// Frees and allocates n blocks of a size in turn; others between them keep their runs.
+// Frees and allocates n blocks of a size in turn; the blocks between them keep the runs in use.
 static void swing(size_t size, unsigned n, unsigned rounds) {
   void *p[96];
   for (unsigned i = 0; i < 2 * n; i++) CHECK((p[i] = hak_malloc(size)) != NULL);
@@ -86,7 +86,7 @@ static void swing(size_t size, unsigned n, unsigned rounds) {
   for (unsigned i = 0; i < 2 * n; i++) hak_free(p[i]);
 }
 
-// A class gets the places it can use, and no more.
+// A class gets as many places for hints as it can use, and no more.
 static void capacity_follows_use(void) {
   uint32_t most = (uint32_t)hak_option(L2_RING_CAP);
   swing(5000, 4, 50);
@@ -94,7 +94,7 @@ static void capacity_follows_use(void) {
   CHECK_EQUAL(ring_of(5000)->capacity, most < HAK_L2_RING_MIN ? most : HAK_L2_RING_MIN);
   CHECK(ring_of(6000)->capacity >= (most < 40 ? most : 40));
   CHECK(ring_of(6000)->capacity <= most);
-  // One that only gives blocks back does not grow.
+  // The ring of a class that only frees blocks does not grow.
   static void *p[200];
   for (unsigned i = 0; i < COUNT(p); i++) CHECK((p[i] = hak_malloc(7000)) != NULL);
   for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
@@ -103,7 +103,7 @@ static void capacity_follows_use(void) {
 }
 ISOLATED(capacity_follows_use)
 
-// More classes than there are places for: they share what there is.
+// More classes than there are places for hints: they share the places.
 static void places_run_out(void) {
   for (unsigned round = 0; round < 20; round++) {
     for (unsigned c = HAK_TINY_CLASSES; c < HAK_CLASSES; c++) swing(hak_class_size(c), 40, 3);
@@ -116,7 +116,7 @@ static void places_run_out(void) {
 }
 ISOLATED(places_run_out)
 
-// Where all classes are in use, none loses its hints because another would like more places.
+// Where all classes are in use, none loses hints because another one wants more places.
 static void places_are_kept(void) {
   enum { ALLOCS = 200000 };
   if (HAK_SECURE || hak_option(L2_RING_CAP) < HAK_L2_RING_MIN) return;
@@ -135,7 +135,7 @@ static void places_are_kept(void) {
 }
 ISOLATED(places_are_kept)
 
-// Blocks that a ring names go back when nobody has taken any for a second, or with a reclaim.
+// Hints go when none was taken for a second, or with a reclaim, and so do their blocks.
 static void idle_hints_are_forgotten(void) {
   enum { SIZE = 20000, BLOCKS = 64 };
   if (hak_option(L2_RING_CAP) < HAK_L2_RING_MIN || hak_option(GUARD) || HAK_SECURE) return;
@@ -152,7 +152,7 @@ static void idle_hints_are_forgotten(void) {
     uint32_t count = ring->count;
     CHECK(count != 0);
     hak_ring_forget_idle(heap, i);
-    if (how == 0) { // it was of use
+    if (how == 0) { // the ring was of use
       void *q = hak_malloc(SIZE);
       hak_free(q);
       hak_ring_forget_idle(heap, i);
@@ -165,7 +165,7 @@ static void idle_hints_are_forgotten(void) {
     hak_heap_check(heap);
     if (how == 2 && hak_os_page_size <= 16384 && !SANITIZED)
       CHECK(hak_load_relaxed(&heap->stats[HAK_STAT_page_trim]) > trimmed);
-    // And they are found by their runs.
+    // The blocks are then found through their runs.
     for (unsigned n = 0; n < BLOCKS; n += 9) CHECK((p[n] = hak_malloc(SIZE)) != NULL);
     for (unsigned n = 0; n < BLOCKS; n++) hak_free(p[n]);
     hak_ring_forget_all(heap);
@@ -197,18 +197,18 @@ static unsigned kept_count(void) {
   return hak_tls_heap->kept_count;
 }
 
-// So many of n runs of as many bytes together.
+// How many of n runs that have this many bytes together are kept.
 static uint64_t kept_of(uint64_t n, size_t bytes) {
   if (hak_option(L25_RING_BYTES) < bytes) return 0;
   return n < hak_option(L25_RING_CAP) ? n : hak_option(L25_RING_CAP);
 }
 
-// The ring learns that runs are needed again.
+// Lets the ring learn that runs are needed again.
 static void learn(size_t size) {
   for (unsigned i = 0; i < 20; i++) hak_free(hak_malloc(size));
 }
 
-// Of the runs with as many slabs the newest comes back; others are left as they are.
+// Of the kept runs with as many slabs the newest is reused; others are left as they are.
 static void kept_runs_stay_whole(void) {
   char *p[8];
   CHECK((p[0] = hak_malloc(100000)) != NULL);
@@ -238,7 +238,7 @@ static void kept_runs_stay_whole(void) {
 }
 ISOLATED(kept_runs_stay_whole)
 
-// A block that grows is not copied because of a run that this thread keeps behind it.
+// A growing block is not copied because of a run that this thread keeps behind it.
 static void kept_runs_make_room(void) {
   char *p[8];
   learn(100000);
@@ -259,8 +259,8 @@ static void kept_runs_make_room(void) {
 }
 ISOLATED(kept_runs_make_room)
 
-// Blocks of one slab that stay, among longer ones that come and go, must not come to lie in
-// SuperSlabs of their own each: 128 MiB of them took 1.5 GiB once.
+// Blocks of one slab that stay, among longer ones that come and go, must not each lie in a
+// SuperSlab of their own: 128 MiB of them once took 1.5 GiB.
 static void what_stays_is_packed(void) {
   enum { COME = 64, STAY = 1024 };
   static void *come[COME], *stay[STAY];
@@ -289,7 +289,7 @@ static void use_runs_again_and_again(void) {
   }
 }
 
-// More is kept while it is of use, and none by a thread that does other things.
+// More runs are kept while that is of use, and none by a thread that does other things.
 static void kept_runs_follow_use(void) {
   use_runs_again_and_again();
   CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(USED_AT_ONCE, 2 * MIB));
@@ -302,7 +302,7 @@ static void kept_runs_follow_use(void) {
 }
 ISOLATED(kept_runs_follow_use)
 
-// Many threads share what eight may keep: those that sleep would keep it all.
+// Many threads share what eight may keep: otherwise sleeping ones would keep it all.
 enum { KEEPERS = 8, MANY = 24 };
 static pthread_barrier_t all_have_heaps, all_have_kept;
 static void *keep_and_wait(void *argument) {
@@ -323,15 +323,15 @@ static void many_threads_share_what_is_kept(void) {
   for (unsigned i = 0; i < MANY; i++)
     CHECK(pthread_create(&thread[i], NULL, keep_and_wait, NULL) == 0);
   for (unsigned i = 0; i < MANY; i++) CHECK(pthread_join(thread[i], NULL) == 0);
-  // Those that have ended have no share.
+  // Ended threads have no share.
   CHECK(hak_heap_count() >= MANY && hak_heap_threads <= 1);
   use_runs_again_and_again();
   CHECK_EQUAL(hak_tls_heap->kept_slabs, kept_of(USED_AT_ONCE, 2 * MIB));
 }
 ISOLATED(many_threads_share_what_is_kept)
 
-// Runs that are FULL, of which a block each is free: every one is found again, whether the
-// ring names it or has forgotten it, and whoever freed it.
+// FULL runs with one free block each: every such block is found again, whether the ring names
+// it or has forgotten it, and whichever thread freed it.
 enum { RUNS = 120, RUN_SIZE = 20000, RUN_BLOCKS = 9 };
 static char *of_runs[RUNS * RUN_BLOCKS];
 static bool freed_in(const char *p) {
@@ -380,14 +380,14 @@ ISOLATED(full_runs_are_found)
 static void full_runs_of_an_ended_thread_are_found(void) {
   unit_in_thread(fill_and_free, NULL);
   expect_each_again();
-  unit_in_thread(free_one_of_each, NULL); // of mine and, maybe, of an orphan
+  unit_in_thread(free_one_of_each, NULL); // runs of this thread and, maybe, of an orphan
   hak_heap_drain(hak_tls_heap);
   expect_each_again();
 }
 ISOLATED(full_runs_of_an_ended_thread_are_found)
 
-// A handler that comes between any two instructions of malloc or free forks, and its child, as which
-// this process goes on, returns from it: another thread had freed all other blocks of a run.
+// A handler between any two instructions of malloc or free forks, and this process goes on as
+// the child that returns from it. Before that, another thread freed all other blocks of a run.
 #ifdef SINGLE_STEPS
 enum { SET_SIZE = 2000, SET_RUNS = 3, SET_MOST = 40 * SET_RUNS };
 enum { FORK_IN_MALLOC, FORK_IN_FREE, FORK_IN_DRAIN, FORK_IN_SERVICE, FORK_KINDS };
@@ -411,7 +411,7 @@ static void *have_a_heap(void *argument) {
   return argument;
 }
 
-// The run was another heap's when they were freed, and is in that one's inbox: it is posted on.
+// The run was another heap's when they were freed, and is in its inbox: it is passed on.
 static hak_heap_t *post_rest_of_run(void) {
   unit_in_thread(have_a_heap, NULL);
   hak_heap_t *orphan = hak_heap_by_id(2);
@@ -430,7 +430,7 @@ static hak_heap_t *post_rest_of_run(void) {
 }
 
 static void forked_once(unsigned kind) {
-  alarm(60); // chains that never end
+  alarm(60); // in case a chain never ends
   hak_option(COMMONS) = 0;
   hak_option(NURSERY) = 0;
   hak_process_init();
@@ -463,7 +463,7 @@ static void forked_once(unsigned kind) {
   for (unsigned i = 0; i < all; i++) hak_free(of_set[i]);
   hak_heap_tidy(hak_tls_heap);
   hak_heap_check(hak_tls_heap);
-  CHECK_EQUAL(statistics().live_blocks, 0); // nor is any lost
+  CHECK_EQUAL(statistics().live_blocks, 0); // no block is lost either
 }
 
 static void forks_at_any_step(void) {

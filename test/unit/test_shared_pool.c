@@ -13,7 +13,7 @@
 
 static uint32_t free_mask(uint32_t number) { return hak_registry.superslabs[number].free_mask; }
 static uint64_t committed(void) { return hak_mapped.superslab_bytes >> HAK_SUPERSLAB_SHIFT; }
-// What HAKMEM_LRU_CAP says is kept, however little is in use.
+// HAKMEM_LRU_CAP alone decides how many are kept, however little is in use.
 static void begin(void) {
   hak_process_init();
   hak_option(LRU_SHARE) = 0;
@@ -26,7 +26,7 @@ static hak_slab_t *acquire(unsigned n) {
   return slab;
 }
 
-// Who holds each slab: no slab is claimed twice. Runs stay inside a SuperSlab.
+// The holder of each slab: no slab is claimed twice. Runs stay inside a SuperSlab.
 #define SLABS_MAX (1u << 22)
 static _Atomic uint8_t held[SLABS_MAX];
 static void mark(const hak_slab_t *slab, unsigned n, uint8_t from, uint8_t to) {
@@ -37,7 +37,7 @@ static void mark(const hak_slab_t *slab, unsigned n, uint8_t from, uint8_t to) {
     CHECK_EQUAL(atomic_exchange_explicit(&held[index + i], to, memory_order_relaxed), from);
 }
 
-// What the masks say is what is held.
+// The free masks match what is held.
 static void check_masks(void) {
   for (uint32_t number = 1; number < hak_superslab_count(); number++) {
     uint32_t mask = free_mask(number);
@@ -50,7 +50,7 @@ static void check_masks(void) {
 
 static void runs_of_every_length(void) {
   begin();
-  hak_option(LRU_CAP) = 8; // none goes back in between
+  hak_option(LRU_CAP) = 8; // no SuperSlab goes back in between
   hak_slab_t *slabs[17];
   for (unsigned round = 0; round < 50; round++) {
     for (unsigned n = 1; n <= 16; n++) mark(slabs[n] = acquire(n), n, 0, 1);
@@ -61,7 +61,7 @@ static void runs_of_every_length(void) {
     }
   }
   CHECK_EQUAL(hak_pool_counts.evict, 0);
-  // 136 slabs fit 5 SuperSlabs; more would mean that holes are not found.
+  // 136 slabs fit into 5 SuperSlabs; more would mean that holes are not found.
   CHECK(hak_superslab_count() - 1 <= 6);
 }
 ISOLATED(runs_of_every_length)
@@ -89,11 +89,11 @@ static void sources_and_results(void) {
   CHECK_EQUAL(committed(), 0);
   run = pool_acquire(5, &source);
   CHECK_EQUAL(source, HAK_FROM_MAP);
-  CHECK_EQUAL(hak_superslab_count(), 2); // the cold number again
+  CHECK_EQUAL(hak_superslab_count(), 2); // the cold number is used again
 }
 ISOLATED(sources_and_results)
 
-// A peak that is freed once goes back, but for LRU_CAP SuperSlabs.
+// After a single peak all SuperSlabs but LRU_CAP go back.
 static uint64_t cap;
 static void empties_beyond_the_cache_go(void) {
   begin();
@@ -123,8 +123,8 @@ static void cache_of_every_size(void **state) {
   }
 }
 
-// A load that swings pays for the first swings only: in the first one all but those that
-// may stay are evicted, what that was too many is known after the second.
+// A swinging load pays for its first swings only. The first swing evicts all but those that
+// may stay; after the second the pool knows that it evicted too many.
 static void swing(unsigned superslabs) {
   uint64_t before = hak_pool_counts.evict;
   for (unsigned i = 0; i < 40; i++) {
@@ -142,7 +142,7 @@ static void a_swinging_load_is_learnt(void) {
   begin();
   hak_option(LRU_CAP) = 4;
   swing(30);
-  // Nor does a thread's end evict them, however often one ends.
+  // The end of a thread does not evict them either, however often one ends.
   for (unsigned i = 0; i < 3; i++) CHECK_EQUAL(hak_pool_trim_idle(hak_pool_keep_now()), 0);
   CHECK_EQUAL(hak_pool_trim_idle(hak_pool_kept()), 26);
 }
@@ -155,7 +155,7 @@ static void a_small_swing_too(void) {
 }
 ISOLATED(a_small_swing_too)
 
-// Little in use, little kept; but a load that swings between nothing and little is learnt too.
+// With little in use little is kept; but a load that swings between nothing and little is learnt.
 static void a_share_of_what_is_in_use(void) {
   hak_process_init();
   hak_option(LRU_CAP) = 2;
@@ -177,7 +177,7 @@ static void a_share_of_what_is_in_use(void) {
 }
 ISOLATED(a_share_of_what_is_in_use)
 
-// What was empty all the time since the last look goes, beyond what is to be kept.
+// SuperSlabs that stayed empty since the last look go, beyond the number to be kept.
 static void idle_ones_go(void) {
   begin();
   hak_option(LRU_CAP) = 8;
@@ -191,12 +191,12 @@ static void idle_ones_go(void) {
   hak_pool_release(acquire(16), 16); // one was needed, one was not
   CHECK_EQUAL(hak_pool_trim_idle(0), 1);
   hak_option(LRU_CAP) = 0;
-  hak_pool_tend(); // the first of a second looks
+  hak_pool_tend(); // the first call of a second looks
   CHECK_EQUAL(committed(), 0);
 }
 ISOLATED(idle_ones_go)
 
-// Of many, some at a call, so that none takes long; more where calls are rare.
+// Each call evicts a part of many, so that none takes long; more where calls are rare.
 enum { SUPERSLABS = 100, PART = 16 };
 static unsigned evicted_by_tend(void) {
   static uint64_t called_at;
@@ -204,7 +204,7 @@ static unsigned evicted_by_tend(void) {
   called_at = now;
   hak_pool_tend();
   unsigned count = (unsigned)(hak_pool_counts.evict - before);
-  unsigned most = (unsigned)(SUPERSLABS * (hak_os_clock_ms() - last) / 1000) + 1; // all in a second
+  unsigned most = (unsigned)(SUPERSLABS * (hak_os_clock_ms() - last) / 1000) + 1; // all per second
   CHECK(count <= (most < PART ? PART : most));
   return count;
 }
@@ -218,12 +218,12 @@ static void idle_ones_go_in_parts(void) {
     for (unsigned i = 0; i < COUNT(halves); i++) hak_pool_release(halves[i], 16);
     hak_option(LRU_CAP) = 4;
     unsigned looks = 0;
-    while (evicted_by_tend() == 0) { // the first was idle for a second
+    while (evicted_by_tend() == 0) { // until the first was idle for a second
       CHECK(++looks < 1000);
       hak_os_sleep_ms(10);
     }
     if (round == 0) {
-      // Three are needed at times.
+      // Three SuperSlabs are needed at times.
       for (unsigned i = 0; i < 6; i++) halves[i] = acquire(16);
       for (unsigned i = 0; i < 6; i++) hak_pool_release(halves[i], 16);
       for (unsigned i = 0; i < 20; i++) {
@@ -237,7 +237,7 @@ static void idle_ones_go_in_parts(void) {
     hak_os_sleep_ms(1050);
     CHECK(evicted_by_tend() > PART && committed() == 4);
   }
-  // Nor does one release give back all that are too many since the limit has fallen.
+  // One release does not give back all that are too many since the limit has fallen either.
   hak_option(LRU_CAP) = SUPERSLABS;
   for (unsigned i = 0; i < COUNT(halves); i++) halves[i] = acquire(16);
   for (unsigned i = 0; i < COUNT(halves) - 2; i++) hak_pool_release(halves[i], 16);
@@ -248,7 +248,7 @@ static void idle_ones_go_in_parts(void) {
 }
 ISOLATED(idle_ones_go_in_parts)
 
-// Idle SuperSlabs, which are going, and others in use that have free slabs with pages.
+// Idle SuperSlabs, being evicted, and others in use whose free slabs have pages.
 enum { GOING = 400, HELD = 64, KEPT = 4 };
 static void some_are_going(void) {
   static hak_slab_t *going[2 * GOING], *in_use[2 * HELD];
@@ -256,7 +256,7 @@ static void some_are_going(void) {
   hak_option(LRU_CAP) = GOING;
   for (unsigned i = 0; i < COUNT(in_use); i++) memset(hak_slab_start(in_use[i] = acquire(16)), 1, 1);
   for (unsigned i = 0; i < COUNT(going); i++) going[i] = acquire(16);
-  hak_option(PURGE) = 0; // not at the release
+  hak_option(PURGE) = 0; // no purge at the release
   for (unsigned i = 0; i < COUNT(in_use); i += 2) hak_pool_release(in_use[i], 16);
   for (unsigned i = 0; i < COUNT(going); i++) hak_pool_release(going[i], 16);
   hak_option(PURGE) = 2;
@@ -268,12 +268,12 @@ static void some_are_going(void) {
   }
 }
 
-// However long nobody called.
+// A part is bounded, however long ago the last call was.
 static void a_part_has_an_end(void) {
   enum { PART_MAX = 128 };
   some_are_going();
   CHECK(hak_pool_counts.evict <= PART_MAX);
-  hak_os_sleep_ms(900); // for 360 of them; then a look would be due that finds all anew
+  hak_os_sleep_ms(900); // time for 360 of them; any later, a look that finds all anew is due
   uint64_t before = hak_pool_counts.evict;
   hak_pool_tend();
   CHECK(hak_pool_counts.evict - before > PART && hak_pool_counts.evict - before <= PART_MAX);
@@ -295,13 +295,13 @@ static void a_sweep_goes_on_meanwhile(void) {
 }
 ISOLATED(a_sweep_goes_on_meanwhile)
 
-// What is due once a second is not put off by a sweep that takes longer.
+// A sweep that takes longer than a second does not put off what is due once a second.
 static void a_long_sweep(void) {
   enum { SUPERSLABS = 400 };
   begin();
   static hak_slab_t *halves[2 * SUPERSLABS];
   for (unsigned i = 0; i < COUNT(halves); i++) memset(hak_slab_start(halves[i] = acquire(16)), 1, 1);
-  hak_option(PURGE) = 0; // not at the release
+  hak_option(PURGE) = 0; // no purge at the release
   for (unsigned i = 0; i < COUNT(halves); i += 2) hak_pool_release(halves[i], 16);
   hak_option(PURGE) = 2;
   CHECK_EQUAL(committed(), SUPERSLABS);
@@ -332,7 +332,7 @@ static void empties_are_last(void) {
 }
 ISOLATED(empties_are_last)
 
-// `zeroed` says true only of memory that is zero, over reuse, eviction and trims.
+// `zeroed` is true only of memory that is zero, across reuse, eviction and trims.
 static void zeroed_is_true(void) {
   begin();
   enum { LIVE = 40 };
@@ -358,7 +358,7 @@ static void zeroed_is_true(void) {
       if (i % 4) memory[chance_below(&seed, live[k].n * HAK_SLAB_SIZE)] = 1;
     }
     if (i % 200 == 0) hak_pool_trim((unsigned)chance_below(&seed, 3));
-    if (i % 500 == 0) // everything goes, so that whole SuperSlabs get empty
+    if (i % 500 == 0) // all are released, so that whole SuperSlabs become empty
       for (unsigned j = 0; j < LIVE; j++)
         if (live[j].slab) hak_pool_release(live[j].slab, live[j].n), live[j].slab = NULL;
   }
@@ -366,7 +366,7 @@ static void zeroed_is_true(void) {
 }
 ISOLATED(zeroed_is_true)
 
-// Several single slabs with one compare-and-swap: the lowest free ones.
+// One compare-and-swap claims several single slabs: the lowest free ones.
 static void more_than_one(void) {
   begin();
   hak_claim_t claim;
@@ -383,10 +383,10 @@ static void more_than_one(void) {
   for (unsigned i = 1; i < 5; i++)
     if (claim.more >> i & 1) CHECK_EQUAL(claim.slab[i].zeroed, i != 2);
   CHECK_EQUAL(free_mask(hak_superslab_number(first)), UINT32_MAX << 6);
-  CHECK(hak_pool_find(1, 31, &claim)); // what there is
+  CHECK(hak_pool_find(1, 31, &claim)); // all that is left
   CHECK_EQUAL(__builtin_popcount(claim.more), 25);
   CHECK(hak_pool_find(1, 3, &claim) == false);
-  CHECK(hak_pool_map(16, 3, true, &claim)); // a run comes alone
+  CHECK(hak_pool_map(16, 3, true, &claim)); // a run brings no other slabs
   CHECK_EQUAL(claim.more, 0);
 }
 ISOLATED(more_than_one)
@@ -397,7 +397,7 @@ ISOLATED(more_than_one)
 static bool draining(uint32_t number) {
   return (hak_registry.superslabs[number].free_mask & HAK_SUPERSLAB_DRAINING) != 0;
 }
-// Number of a new SuperSlab of which all slabs are in use.
+// Number of a new SuperSlab with all slabs in use.
 static uint32_t full_one(void) {
   hak_claim_t claim;
   CHECK(hak_pool_map(1, 31, true, &claim));
@@ -430,24 +430,24 @@ static void sparse_ones_drain(void) {
   release(hot, 0, 10);
   release(a, 0, 23);
   CHECK(!draining(a) && hak_pool_counts.draining == 0);
-  release(a, 23, 24); // a quarter is left
+  release(a, 23, 24); // a quarter is still in use
   CHECK(draining(a));
   CHECK_EQUAL(hak_pool_counts.draining, 1);
   release(b, 0, 29);
   CHECK(draining(b) && hak_pool_counts.draining == 2);
-  // Nothing new while a HOT one has room, then the fullest of them first.
+  // A DRAINING one gets no new slab while a HOT one has room; then the fullest comes first.
   for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), hot);
   hak_source_t source;
   CHECK_EQUAL(hak_superslab_number(pool_acquire(1, &source)), a);
   CHECK_EQUAL(source, HAK_FROM_DRAINING);
   CHECK(!draining(a) && hak_pool_counts.hot == 1);
-  // HOT until it has been well used again.
+  // It stays HOT until it has been well used again.
   release(a, 0, 1);
   release(a, 24, 30);
   CHECK(!draining(a));
   CHECK_EQUAL(hak_superslab_number(pool_acquire(2, &source)), a);
   CHECK_EQUAL(source, HAK_FROM_POOL);
-  // Empty: FREE, and the next life starts HOT.
+  // An empty SuperSlab is FREE; its next life starts HOT.
   release(b, 29, 32);
   CHECK(!draining(b));
   CHECK_EQUAL(hak_pool_counts.drained, 1);
@@ -457,7 +457,7 @@ static void sparse_ones_drain(void) {
 }
 ISOLATED(sparse_ones_drain)
 
-// What nobody needs yet comes from no SuperSlab that drains.
+// Slabs that are not needed yet come from no DRAINING SuperSlab.
 static void unused_ones_do_not_stop_a_drain(void) {
   begin();
   hak_option(TIERS) = 1;
@@ -469,7 +469,7 @@ static void unused_ones_do_not_stop_a_drain(void) {
   hak_pool_release(slabs[0], 1);
   CHECK(hak_pool_find_unused(3, &claim));
   CHECK_EQUAL(claim.source, HAK_FROM_POOL);
-  CHECK_EQUAL(claim.more, 0); // one was free
+  CHECK_EQUAL(claim.more, 0); // only one was free
   for (unsigned i = 0; i < 31; i++) hak_pool_release(slabs[i], 1);
   CHECK(draining(hak_superslab_number(slabs[31])));
   CHECK(!hak_pool_find_unused(3, &claim));
@@ -480,7 +480,7 @@ static void unused_ones_do_not_stop_a_drain(void) {
 }
 ISOLATED(unused_ones_do_not_stop_a_drain)
 
-// Slabs given back together are free at once, whichever SuperSlabs they are of.
+// Slabs released together are free at once, whichever SuperSlabs they belong to.
 static void parcels(void) {
   begin();
   hak_option(LRU_CAP) = 8;
@@ -502,8 +502,8 @@ static void parcels(void) {
 }
 ISOLATED(parcels)
 
-// Pages of a SuperSlab's free slabs go back when it drains and it, or another, has got sparser since:
-// began to drain, or lost half of its slabs. What is in use stays as it is.
+// The pages of a DRAINING SuperSlab's free slabs go back once it, or another, has become
+// sparser since: began to drain, or lost half of its slabs. Slabs in use stay as they are.
 static char *memory_of(uint32_t number, unsigned slab) {
   return hak_slab_start(hak_slab_at((number << HAK_SLABS_SHIFT) + slab));
 }
@@ -561,7 +561,7 @@ static void the_last_one_waits(void) {
   release(number[1], 0, 24);
   CHECK_EQUAL(hak_pool_counts.purged, 72);
   CHECK_EQUAL(dirty(number[1]), UINT32_MAX << 24);
-  // Whether an empty one was purged is asked once.
+  // The mask of purged slabs of an empty SuperSlab is used once.
   hak_memory_limit = UINT64_MAX;
   release(number[1], 24, 32);
   CHECK(free_mask(number[1]) == UINT32_MAX && purged_in(number[1]) != 0);
@@ -585,7 +585,7 @@ static void purge_of_all(void) {
 }
 ISOLATED(purge_of_all)
 
-// What has no memory is zero when it has some again.
+// A SuperSlab without memory is zero when it gets memory again.
 static void purge_of_none(void) {
   begin();
   uint32_t a = full_one();
@@ -619,19 +619,19 @@ static void release_and_need(unsigned steps, const unsigned to[], bool from_the_
   }
   CHECK(purged > 0 && hak_pool_counts.purged == purged);
 }
-// Where sparse SuperSlabs are needed again at once, their pages stay;
+// Sparse SuperSlabs that are needed again at once keep their pages.
 static void no_purge_in_a_load_that_swings(void) { release_and_need(1, (unsigned[]){30}, false); }
 ISOLATED(no_purge_in_a_load_that_swings)
-// and where they get empty on the way, and are used again for that.
+// So do those that become empty on the way and are then used again.
 static void no_purge_in_bursts(void) { release_and_need(3, (unsigned[]){24, 28, 32}, false); }
 ISOLATED(no_purge_in_bursts)
-// also if what is freed last, and has its pages, is used first.
+// The same if the slabs that were freed last, and have their pages, are used first.
 static void no_purge_in_bursts_backwards(void) {
   release_and_need(3, (unsigned[]){24, 28, 32}, true);
 }
 ISOLATED(no_purge_in_bursts_backwards)
 
-// A huge page that has hardly been used is not kept when another SuperSlab goes back.
+// A hardly used huge page is not kept when another SuperSlab goes back.
 static void unused_huge_pages_go(void) {
   hak_process_init();
   hak_option(TIERS) = 1;
@@ -654,8 +654,8 @@ static void unused_huge_pages_go(void) {
 }
 ISOLATED(unused_huge_pages_go)
 
-// Nor is what nobody used of one in which a slab in use has been trimmed, when 4 others have
-// been as well (WAITING). Small pages that nobody used are not there.
+// Neither is the unused part of a SuperSlab in which a slab in use was trimmed, once 4 others
+// had one trimmed as well (WAITING). Small pages that nobody used were never resident.
 static void unused_beside_trimmed_go(void) {
   hak_process_init();
   hak_option(PURGE) = 2;
@@ -671,7 +671,7 @@ static void unused_beside_trimmed_go(void) {
   for (unsigned i = 0; i < COUNT(numbers); i++) {
     hak_slab_t *slab = hak_slab_at((numbers[i] << HAK_SLABS_SHIFT) + 31);
     hak_pool_trimmed(slab);
-    hak_pool_trimmed(slab); // waits already
+    hak_pool_trimmed(slab); // it waits already
     CHECK_EQUAL(hak_pool_counts.purged, i < 5 ? 0 : 5);
   }
   CHECK(*memory_of(numbers[0], 2) == 0 && free_mask(numbers[0]) == 0x1f);
@@ -679,7 +679,7 @@ static void unused_beside_trimmed_go(void) {
 }
 ISOLATED(unused_beside_trimmed_go)
 
-// Near the limit of the process nothing empty is kept.
+// Near the memory limit of the process no empty SuperSlab is kept.
 static void short_of_memory(void) {
   begin();
   hak_option(LRU_CAP) = 8;
@@ -693,7 +693,7 @@ static void short_of_memory(void) {
   hak_memory_limit *= 2;
   hak_pool_release(a, 16), hak_pool_release(b, 16);
   CHECK_EQUAL(committed(), 1);
-  // Nor what was kept before. Not the bytes mapped: much of them was never resident.
+  // SuperSlabs kept before go too. Mapped bytes do not count: many of them were never resident.
   hak_memory_limit = 1;
   hak_os_sleep_ms(60);
   hak_pool_tend();
@@ -746,7 +746,7 @@ static void full_ones_are_not_searched(void) {
     CHECK_EQUAL(hak_superslab_number(high[i]), i + 1);
     CHECK_EQUAL(hak_superslab_number(low[i]), i + 1);
   }
-  // One slab, then a run of three, in the last: found behind all the full ones.
+  // One slab, then three more in the last SuperSlab: found behind all the full ones.
   hak_pool_release(low[FULL - 1] + 5, 1);
   uint64_t crowded = cheapest_round_trip(low[FULL - 1] + 5, 1);
   hak_pool_release(low[FULL - 1] + 6, 3);
@@ -755,10 +755,10 @@ static void full_ones_are_not_searched(void) {
          (unsigned long long)alone, (unsigned long long)crowded, (unsigned long long)run, FULL - 1);
   CHECK(crowded < 4 * alone + 1000);
   CHECK(run < 4 * alone + 1000);
-  // A hole in the middle of the crowd is found as well, and nothing is mapped for it.
+  // A hole in the middle of the full ones is found as well, and nothing is mapped for it.
   uint64_t before = committed();
   hak_pool_release(high[FULL / 2], 16);
-  // (A run of n is looked for where 2^k >= n neighbours are free.)
+  // (A run of n slabs is searched for where 2^k >= n neighbouring slabs are free.)
   CHECK_EQUAL(hak_superslab_number(acquire(8)), FULL / 2 + 1);
   CHECK_EQUAL(hak_superslab_number(acquire(4)), hak_option(TIERS) ? FULL : FULL / 2 + 1); // the fuller one
   CHECK_EQUAL(hak_superslab_number(acquire(3)), FULL / 2 + 1);
@@ -766,7 +766,7 @@ static void full_ones_are_not_searched(void) {
 }
 ISOLATED(full_ones_are_not_searched)
 
-// After fork the index is made from the masks: what is free is found, with none lost.
+// After fork the index is rebuilt from the free masks: every free slab is found, none is lost.
 static void rebuild(void) {
   begin();
   hak_slab_t *slabs[200];
@@ -787,7 +787,7 @@ ISOLATED(rebuild)
 #define THREADS 6
 static _Atomic unsigned acquired;
 
-// One slab; those that come with it are given back.
+// Claims one slab; the slabs that come with it are given back.
 static hak_slab_t *acquire_more(uint8_t me) {
   hak_claim_t claim;
   if (!hak_pool_find(1, 3, &claim)) CHECK(hak_pool_map(1, 3, true, &claim));
@@ -819,7 +819,7 @@ static void *claim_and_release(void *argument) {
       live[k].slab = n == 1 ? acquire_more(me) : acquire(n);
       live[k].n = n;
       mark(live[k].slab, n, 0, me);
-      // The memory is there and nobody else's.
+      // The memory is accessible and no other thread's.
       char *last = hak_slab_start(live[k].slab) + n * HAK_SLAB_SIZE - 1;
       *last = (char)me;
       CHECK(*last == (char)me);
@@ -843,8 +843,8 @@ static void no_slab_is_claimed_twice(void) {
   for (unsigned i = 0; i < THREADS; i++) unit_join(threads[i]);
   check_masks();
   CHECK(acquired > THREADS * SCALED(60000u) / 3);
-  // All is free again; the index knows it: everything can be trimmed, and the
-  // same numbers serve again.
+  // All slabs are free again and the index knows it: everything can be trimmed, and the same
+  // numbers serve again.
   hak_pool_trim(0);
   CHECK_EQUAL(committed(), 0);
   uint32_t count = hak_superslab_count();

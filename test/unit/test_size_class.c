@@ -52,8 +52,8 @@ static void classes_are_well_formed(void **state) {
   assert_int_equal(hak_class_size(HAK_CLASSES - 1), HAK_L2_MAX);
 }
 
-// Neighbouring slabs, and runs that begin at every second or third, have all gaps there are;
-// no gap takes room that blocks need.
+// Neighbouring slabs, and runs that begin at every second or third slab, have all gaps that
+// exist. No gap takes room that blocks need.
 static void gaps(void **state) {
   (void)state;
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
@@ -81,7 +81,7 @@ static void multiples_of_powers_of_two(void **state) {
       assert_int_equal(hak_class_size(hak_size_class(size)) % power, 0);
 }
 
-// What aligned allocation relies on.
+// Aligned allocation relies on this.
 static void aligned_sizes(void **state) {
   (void)state;
   for (size_t alignment = 16; alignment <= HAK_SLAB_SIZE; alignment *= 2) {

@@ -53,7 +53,7 @@ static unsigned length(void **block) {
   return n;
 }
 
-// Of the free list and of the chains that wait behind it.
+// Length of the free list and of the chains that wait behind it.
 static unsigned list_length(const hak_slab_t *slab) {
   unsigned n = length(slab->free);
   for (uint64_t chain = slab->chains; chain != 0;) {
@@ -65,7 +65,7 @@ static unsigned list_length(const hak_slab_t *slab) {
   return n;
 }
 
-// live + |free| + |remote| + uncarved = capacity, with live without the remote ones.
+// live + |free| + |remote| + uncarved = capacity, where live excludes the remote frees.
 static void check_i1(hak_slab_t *slab, unsigned held) {
   unsigned remote = (slab->remote & ~HAK_REMOTE_QUEUED) >> HAK_REMOTE_COUNT_SHIFT;
   CHECK_EQUAL(hak_slab_live(slab), held + remote);
@@ -101,7 +101,7 @@ static void carving(void) {
 }
 ISOLATED(carving)
 
-// Every offset of a slab or run of every class, told by one multiplication.
+// One multiplication tells, for every offset in a slab or run of every class, if a block starts.
 static void starts_of_blocks(void) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     hak_slab_t *slab = fresh(c);
@@ -156,7 +156,7 @@ static void arithmetic(void) {
       }
       default:
         mark = chance_below(&seed, live + away + 2);
-        // Not FULL: that is for a slab with nothing on its list, and says so if it is not.
+        // Not FULL: that requires an empty free list, and leave_active reports it otherwise.
         hak_slab_leave_active(slab, HAK_PLACE_PARTIAL, mark);
         if (mark == 0) hak_slab_enter_active(slab);
         break;
@@ -185,7 +185,7 @@ static void chains_are_kept_whole(void) {
   for (unsigned i = 0; i < COUNT(blocks); i++) blocks[i] = pop(slab);
   CHECK_EQUAL(hak_slab_collect(slab, false), 0);
   CHECK_EQUAL(hak_slab_next_chain(slab), 0);
-  // The first becomes the free list, the last is short and put in front of it.
+  // The first chain becomes the free list; the last one is short and put in front of it.
   const unsigned chains[] = {10, 12, 9, 3};
   unsigned freed = 0, had = 0;
   slab->free = NULL, slab->carved = COUNT(blocks);
@@ -216,8 +216,8 @@ static void chains_are_kept_whole(void) {
 }
 ISOLATED(chains_are_kept_whole)
 
-// A handler that ends the process between any two instructions finds no block lost or twice there,
-// as the audit counts (thread/audit.c).
+// A handler that ends the process between any two instructions finds no block lost or listed
+// twice, as the audit counts them (thread/audit.c).
 #ifdef SINGLE_STEPS
 static hak_slab_t *stepped;
 static unsigned steps;
@@ -230,7 +230,7 @@ static void on_step(int number) {
 }
 static void trimmed_step_by_step(void) {
   hak_process_init();
-  if (hak_os_page_size == HAK_SLAB_SIZE) return; // it is not looked at then
+  if (hak_os_page_size == HAK_SLAB_SIZE) return; // the slab is not looked at then
   CHECK(signal(SIGTRAP, on_step) != SIG_ERR);
   void *blocks[256];
   stepped = fresh(hak_size_class(64));
@@ -292,7 +292,7 @@ static void l2_runs(void) {
     uint64_t all = (UINT64_C(1) << slab->capacity) - 1;
     CHECK_EQUAL(hak_slab_kind(slab), HAK_KIND_L2);
     CHECK(hak_slab_owner(slab) == &owner);
-    CHECK(slab->local == NULL); // sends free to the slow path
+    CHECK(slab->local == NULL); // sends frees to the slow path
     CHECK(hak_slab_gap(slab) == hak_class_gap(c, hak_slab_index(slab)));
     CHECK_EQUAL(slab->mask, all);
     for (unsigned i = 1; i < slab->run; i++) {

@@ -52,7 +52,7 @@ static void contents(size_t size, unsigned most) {
   hak_heap_check(hak_tls_heap);
   // With FULL_MARK=1 no slab that is partly free is PARTIAL.
   bool can = hak_option(PURGE) >= 2 && hak_option(FULL_MARK) > 1;
-  if (can && hak_os_page_size == 4096 && !SANITIZED) // too few blocks there
+  if (can && hak_os_page_size == 4096 && !SANITIZED) // else too few blocks
     CHECK(trims != 0);
 }
 
@@ -75,7 +75,7 @@ static void *leave_survivors(void *unused) {
 }
 static bool survivors_matter(void) {
   if (hak_option(PURGE) < 2 || SANITIZED || hak_os_page_size != 4096) return false;
-  return hak_option(FULL_MARK) != 1; // they stay FULL
+  return hak_option(FULL_MARK) != 1; // the slabs stay FULL
 }
 static bool are_gone(size_t full) {
   unsigned slabs = SURVIVING / (HAK_SLAB_SIZE / SURVIVOR);
@@ -88,23 +88,23 @@ static void pages_between_went(size_t full) {
 static void survivors(void) {
   if (!survivors_matter()) return;
   leave_survivors(NULL);
-  CHECK(hak_trim(0)); // of SuperSlabs none is empty
+  CHECK(hak_trim(0)); // no SuperSlab is empty
   pages_between_went(SURVIVING * SURVIVOR / KIB);
 }
 ISOLATED(survivors)
 
-// The same in the heap of a thread that has ended, and asked for by one that has no heap.
+// The same in the heap of an ended thread, requested by a thread that has no heap.
 static void survivors_of_another(void) {
   if (!survivors_matter()) return;
   hak_option(NURSERY) = 0;
   unit_in_thread(leave_survivors, NULL);
   hak_heap_reclaim_all(NULL, 0);
   pages_between_went(SURVIVING * SURVIVOR / KIB);
-  unit_in_thread(leave_survivors, NULL); // takes it on
+  unit_in_thread(leave_survivors, NULL); // takes that heap over
 }
 ISOLATED(survivors_of_another)
 
-// The same, and nobody asks: whoever is at work comes by, again and again.
+// The same without a request: threads at work visit the heap, again and again.
 static void survivors_of_the_ended(void) {
   if (!survivors_matter()) return;
   hak_option(NURSERY) = 0;
@@ -114,15 +114,15 @@ static void survivors_of_the_ended(void) {
   CHECK(ended != hak_tls_heap);
   size_t full = status_kib("VmRSS:");
   for (unsigned i = 0; i < 300 && !are_gone(full); i++) {
-    ended->tended_at = 0; // long ago; nobody has it
+    ended->tended_at = 0; // long ago; no thread has it
     hak_orphan_tend();
-    hak_os_sleep_ms(12); // of such heaps there is a part every 10 ms
+    hak_os_sleep_ms(12); // part of such heaps is visited every 10 ms
   }
   pages_between_went(full);
 }
 ISOLATED(survivors_of_the_ended)
 
-// The same, and the threads were too young for heaps of their own.
+// The same with threads that were too young for heaps of their own.
 enum { YOUNG_BLOCKS = 500 };
 static void *leave_some(void *first) {
   for (unsigned i = 0; i < YOUNG_BLOCKS; i++)
@@ -143,7 +143,7 @@ static void survivors_of_the_young(void) {
   for (uintptr_t i = count; i < SURVIVING; i++) held[i] = hak_malloc(SURVIVOR), *(char *)held[i] = 1;
   for (unsigned i = 0; i < 300 && !are_gone(full); i++) {
     nursery->tended_at = 0;
-    nursery->looked_at = 0; // more than a second ago, and nobody came
+    nursery->looked_at = 0; // more than a second ago, and no thread came
     hak_orphan_tend();
     hak_os_sleep_ms(12);
   }
@@ -151,7 +151,7 @@ static void survivors_of_the_young(void) {
 }
 ISOLATED(survivors_of_the_young)
 
-// Of a slab's blocks ever fewer stay: one in each page of 16, of 8, and so on.
+// Of a slab's blocks ever fewer stay: one in each of 8 of its 16 pages, of 4, and so on.
 static void ever_fewer(void) {
   enum { SIZE = 64 };
   if (!survivors_matter()) return;
@@ -177,8 +177,8 @@ static void ever_fewer(void) {
 }
 ISOLATED(ever_fewer)
 
-// Of a slab's blocks those stay that were there first: more than a few, but in few pages. Each such
-// state is looked at once, as its whole free list has to be.
+// The first blocks of a slab stay: more than a few, but in few pages. Each such state is
+// looked at once, because a look walks the whole free list.
 static void rows_that_stay(void) {
   enum { SIZE = 64, STAY = 3 * 4096 };
   if (!survivors_matter()) return;
@@ -206,18 +206,18 @@ static void rows_that_stay(void) {
   }
   heaps_let_go();
   CHECK_EQUAL(hak_slab_live(slab), stay);
-  if (HAK_SECURE) return; // letting go trims
+  if (HAK_SECURE) return; // heaps_let_go trims
   CHECK(trims[1] == trims[0] && trims[2] >= trims[1] + 12);
   CHECK(trims[3] == trims[2] && trims[4] == trims[3] + 1);
   CHECK_EQUAL(hak_count_bits(slab->absent), 16 - STAY / 4096 + 1);
 }
 ISOLATED(rows_that_stay)
 
-// A mid-size peak of which a tenth stays, and nobody does anything afterwards.
+// A tenth of a mid-size peak stays, and no thread does anything afterwards.
 static void mid_peak(void) {
   enum { COUNT_ = 16000, BLOCK_KIB = 20, SIZE = BLOCK_KIB * KIB - HAK_TAIL };
   if (hak_option(PURGE) < 2 || SANITIZED || !hak_option(L2_RING_CAP)) return;
-  if (hak_option(LRU_CAP) > 16) return; // whoever keeps empty SuperSlabs keeps memory
+  if (hak_option(LRU_CAP) > 16) return; // kept empty SuperSlabs keep memory
   uint64_t seed = 3;
   size_t before = status_kib("VmRSS:"), live = 0;
   for (unsigned i = 0; i < COUNT_; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
@@ -225,12 +225,12 @@ static void mid_peak(void) {
     if (chance_below(&seed, 10) == 0) live += BLOCK_KIB;
     else hak_free(held[i]);
   }
-  // Beside what is live: the runs that wait, and 4 SuperSlabs, and what the ring may use again.
+  // Beside live blocks: waiting runs, 4 SuperSlabs, and what the ring may use again.
   CHECK(status_kib("VmRSS:") < before + live + live / 5 + HAK_SPARSE * 8 * BLOCK_KIB + 4 * 2048);
 }
 ISOLATED(mid_peak)
 
-// In a pause nothing is trimmed early, and hardly anything done for it; afterwards it is again.
+// In a pause nothing is trimmed early and little is done for it; afterwards trims resume.
 static void after_a_pause(void) {
   enum { COUNT_ = 4000, SIZE = 20 * KIB };
   if (hak_option(PURGE) < 2 || SANITIZED || !hak_option(L2_RING_CAP)) return;
@@ -252,7 +252,7 @@ static void after_a_pause(void) {
 }
 ISOLATED(after_a_pause)
 
-// Buffers that are filled, shrunk and kept: what they had behind them goes back.
+// Buffers that are filled, shrunk and kept: the memory of their former ends goes back.
 static void tails_of_shrunk_blocks(void) {
   enum { COUNT_ = 100, FROM = 1000000, TO = 510000 };
   if (hak_option(PURGE) < 2 || SANITIZED || HAK_SECURE || hak_option(GUARD)) return;
@@ -267,7 +267,7 @@ static void tails_of_shrunk_blocks(void) {
 }
 ISOLATED(tails_of_shrunk_blocks)
 
-// In a crowd an empty front waits among the runs that are to be trimmed, and is in none's way.
+// In a crowd an empty front waits among the runs to be trimmed and does not block them.
 static void past_an_empty_front(void) {
   enum { COUNT_ = 4000, SIZE = 20 * KIB, OTHER = 8000 };
   if (hak_option(PURGE) < 2 || SANITIZED || HAK_SECURE || hak_option(GUARD) || !hak_option(L2_RING_CAP)) return;
@@ -290,11 +290,11 @@ static void past_an_empty_front(void) {
 }
 ISOLATED(past_an_empty_front)
 
-// Whoever goes on working sees to what is idle without being asked, be it one class's.
+// A thread that goes on working trims what is idle unasked, even if only one class is idle.
 static void sweeps(void) {
   enum { SIZE = 1000, ONE_IN = 64 };
   if (hak_option(PURGE) < 2 || SANITIZED || hak_os_page_size != 4096) return;
-  if (hak_option(FULL_MARK) == 1) return; // they stay FULL
+  if (hak_option(FULL_MARK) == 1) return; // the slabs stay FULL
   unsigned count = 48 * MIB / SIZE, much = 24 * MIB / KIB;
   for (unsigned i = 0; i < count; i++) CHECK((held[i] = memset(hak_malloc(SIZE), 1, SIZE)) != NULL);
   for (unsigned i = 0; i < count; i++)
@@ -312,8 +312,8 @@ static void sweeps(void) {
 }
 ISOLATED(sweeps)
 
-// All blocks of a class go, in any order, and are needed again at once: that runs which are trimmed
-// on the way get empty, and fresh ones take their places, is learnt.
+// All blocks of a class are freed in any order and needed again at once. The heap learns that
+// runs trimmed on the way become empty and that fresh ones take their places.
 static void trimmed_runs_that_get_empty(void) {
   enum { BLOCKS = 4000, SIZE = 5000, ROUNDS = 16 };
   if (hak_option(PURGE) < 2 || SANITIZED || EMULATED) return;
@@ -337,7 +337,7 @@ static void trimmed_runs_that_get_empty(void) {
 }
 ISOLATED(trimmed_runs_that_get_empty)
 
-// Threads that have freed all they had and sleep keep few empty runs if they are many: those in use
+// Many sleeping threads that have freed all their blocks keep few empty runs: working threads
 // take what the others leave.
 enum { CROWD = 24 };
 static pthread_barrier_t all_have_heaps, all_have_freed;

@@ -233,14 +233,14 @@ static void stages_add_up(void) {
                               HAK_STAT_refill_map,   HAK_STAT_refill_failed};
   for (unsigned i = 0; i < COUNT(stage); i++) stages += r.stats[stage[i]];
   CHECK_EQUAL(stages, refills);
-  // Those that needed another slab: the warm pool had one, or one of the other stages.
+  // Refills that needed another slab: the warm pool had one, or one of the other stages.
   uint64_t hits = 0, misses = 0, prefilled = 0;
   for (unsigned c = 0; c < HAK_CLASSES; c++)
     hits += r.classes[c].hits, misses += r.classes[c].misses, prefilled += r.classes[c].prefilled;
   CHECK_EQUAL(hits, r.stats[HAK_STAT_refill_warm]);
   CHECK_EQUAL(hits + misses, refills - r.stats[HAK_STAT_refill_carve] - r.stats[HAK_STAT_refill_remote]);
   CHECK_EQUAL(prefilled, r.stats[HAK_STAT_warm_prefill]);
-  // SuperSlabs: what became empty is there still, in use again, or evicted.
+  // A SuperSlab that became empty is still there, in use again, or evicted.
   CHECK(r.stats[HAK_STAT_superslab_evict] <= r.stats[HAK_STAT_superslab_empty]);
   CHECK(r.stats[HAK_STAT_tier_free] + r.stats[HAK_STAT_tier_hot] <= r.stats[HAK_STAT_tier_draining]);
   CHECK_EQUAL(r.stats[HAK_STAT_free_remote], 0);
@@ -313,7 +313,7 @@ static void deferred_frees(void) {
   CHECK(has_row(text, "hits: slab in map, or by letter", deferred ? COUNT(middle) - slabs : 0));
   CHECK(has_row(text, "drains of the whole map", deferred));
   CHECK(has_row(text, "empty transitions", slabs));
-  // A thread that was about to count the blocks of some that it had counted.
+  // As if a thread had counted what it handed over but not yet the blocks of it.
   hak_heap_count_stat(hak_tls_heap, HAK_STAT_remote_flush, 1000);
   text = printed_at_exit(&hak_option(POOL_MID_INUSE_DEFERRED_STATS));
   CHECK(has_row(text, "hits: slab in map, or by letter", 0));
@@ -323,8 +323,8 @@ static void deferred_or_not(void **state) {
   for (deferred = 0; deferred < 2; deferred++) unit_in_child(deferred_frees);
 }
 
-// Another thread's words as they are while it runs: its heap was read before it took a slab of
-// blocks, its slabs after that.
+// Another thread's counters while it runs: its heap is read before it takes a slab of blocks,
+// its slabs after that.
 static void no_frees_below_zero(void) {
   unsigned c = hak_size_class(64);
   void *p[10];
@@ -344,8 +344,8 @@ static void no_frees_below_zero(void) {
 }
 ISOLATED(no_frees_below_zero)
 
-// A block of 64 KiB and more that becomes a run of blocks while it is looked at: the word with its
-// bytes names a heap then.
+// A block of 64 KiB or more becomes a run of blocks while it is looked at: the word with its
+// bytes then names a heap.
 static void no_heap_counts_as_bytes(void) {
   void *p = hak_malloc(100000);
   hak_slab_t *head = hak_slab_lookup(p);
@@ -360,7 +360,7 @@ static void no_heap_counts_as_bytes(void) {
 }
 ISOLATED(no_heap_counts_as_bytes)
 
-// Sampled blocks are in no slab, and are counted all the same.
+// Sampled blocks are in no slab but are counted nevertheless.
 static void guarded_blocks(void) {
   hak_free(hak_malloc(1));
   hak_option(GUARD) = 1;

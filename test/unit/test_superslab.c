@@ -95,8 +95,8 @@ static void decommitted_numbers_come_back_zeroed(void) {
 }
 ISOLATED(decommitted_numbers_come_back_zeroed)
 
-// Many without memory: the descriptors of all but some go back, and are as those of SuperSlabs
-// that were never used. What is used again and again keeps them.
+// With many numbers without memory, the descriptors of all but some go back and are like those
+// of never-used SuperSlabs. A SuperSlab that is used again and again keeps its descriptors.
 static void descriptors_go_back(void) {
   hak_process_init();
   uint32_t numbers[40], kept = 0;
@@ -115,7 +115,7 @@ static void descriptors_go_back(void) {
   }
   CHECK(of_same[0] == (char)0xab && of_same[4095] == (char)0xab);
   CHECK_EQUAL(hak_registry.superslabs[same].forgotten, 0);
-  exact_rss_kib(); // its own pages are there then
+  exact_rss_kib(); // makes its own pages resident
   size_t resident = exact_rss_kib() << 10;
   for (unsigned i = 0; i < COUNT(numbers); i++) hak_superslab_decommit(numbers[i]);
   size_t after = exact_rss_kib() << 10;
@@ -131,24 +131,24 @@ static void descriptors_go_back(void) {
     CHECK_EQUAL(kept, COUNT(numbers));
     return;
   }
-  CHECK(kept >= 7 && kept <= 8); // and perhaps the one of before
+  CHECK(kept >= 7 && kept <= 8); // and perhaps the earlier one
   if (!SANITIZED) CHECK(after + (COUNT(numbers) - 8) * 4096 <= resident);
 }
 ISOLATED(descriptors_go_back)
 
-// A number is in a queue once, falls out when as many have followed as it holds, and fork may
-// have copied the queue and who is in it at different times.
+// A number is in a queue once, and drops out when as many have followed as the queue holds.
+// Fork may have copied the queue and the flags of its members at different times.
 static void queues(void) {
   hak_process_init();
   uint32_t numbers[12];
   for (unsigned i = 0; i < COUNT(numbers); i++) numbers[i] = hak_superslab_acquire(false);
   for (unsigned i = 0; i < 4; i++) {
     CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[i]), 0);
-    CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[i]), 0); // is in it
+    CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[i]), 0); // is in it already
   }
   for (unsigned i = 4; i < 8; i++)
     CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_PURGE, numbers[i]), numbers[i - 4]);
-  CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_FORGET, numbers[4]), 0); // the other one is empty
+  CHECK_EQUAL(hak_superslab_wait(HAK_QUEUE_FORGET, numbers[4]), 0); // the other queue is empty
   _Atomic uint32_t *absent = &hak_registry.superslabs[numbers[9]].waits[HAK_QUEUE_PURGE];
   _Atomic uint32_t *present = &hak_registry.superslabs[numbers[5]].waits[HAK_QUEUE_PURGE];
   *absent = 1;
@@ -161,8 +161,8 @@ static void queues(void) {
 }
 ISOLATED(queues)
 
-// Whatever of decommit is refused: `zeroed` of later slabs tells the truth, and the
-// number is used again.
+// Whichever call of decommit is refused, `zeroed` of later slabs is true to the memory, and
+// the number is used again.
 static void refused_decommits(void) {
   hak_process_init();
   const unsigned kinds[] = {HAK_FAULT_UNMAP, HAK_FAULT_DISCARD, HAK_FAULT_UNMAP | HAK_FAULT_DISCARD,
@@ -242,7 +242,7 @@ static void a_hundred_thousand(void) {
     if (per_batch[b] < early) early = per_batch[b];
     if (per_batch[MANY / BATCH - 1 - b] < late) late = per_batch[MANY / BATCH - 1 - b];
   }
-  // A search among all of them would make it hundreds of times as much.
+  // A search through all of them would make it hundreds of times as much.
   CHECK(late < 10 * early + 5000);
 }
 
@@ -294,7 +294,7 @@ static void numbers_are_given_once(void) {
 ISOLATED(numbers_are_given_once)
 
 // ---------------------------------------------------------------------------
-// A limit of the address space that is set later.
+// An address space limit that is set later.
 
 static size_t mapped_mib(void) { return status_kib("VmSize:") / KIB; }
 
@@ -310,15 +310,15 @@ static uint32_t acquire_all(uint32_t most) {
   return n;
 }
 
-// All that is not in use goes back, also twice; what is in use stays; the address space is others';
-// and when the limit is raised again, there is room for as many SuperSlabs as before. Without a
-// range the SuperSlabs themselves may lie where their descriptors were.
+// All unused address space goes back, also if fitted twice, and is free for others; what is in
+// use stays. When the limit is raised again, there is room for as many SuperSlabs as before.
+// Without a range the SuperSlabs themselves may lie where their descriptors were.
 static void fits_a_limit(void) {
   hak_process_init();
   uint32_t first = hak_superslab_acquire(false), second = hak_superslab_acquire(false);
   size_t before = mapped_mib(), reserved = hak_option(RANGE_SIZE) >> 20;
-  // The sanitizers map memory of their own meanwhile, have other ideas of what lies where, and
-  // may leave no room for all of the range.
+  // The sanitizers map memory of their own meanwhile, lay out the address space differently,
+  // and may leave no room for all of the range.
   bool alone = hak_registry.base != 0 && !SANITIZED;
   hak_superslab_decommit(first);
   hak_superslab_fit((size_t)64 << 20);
@@ -327,7 +327,7 @@ static void fits_a_limit(void) {
   if (alone) CHECK(after + reserved <= before + 8);
   if (!EMULATED) CHECK(after + (alone ? reserved : 0) + 4000 < before); // descriptors of 2 TiB
   check_found(second);
-  // What is without memory has no place any more: there may be anything, of ours too.
+  // A number without memory has no place any more: anything may lie there, of ours too.
   hak_slab_t *found;
   bool leaves = hak_registry.base != 0 && hak_os_page_size == 4096;
   uint32_t again = hak_superslab_acquire(false);
@@ -350,7 +350,7 @@ static void fits_a_limit(void) {
                0) == beyond);
     CHECK(!hak_range_find(beyond, &found) && hak_slab_lookup(beyond) == NULL);
   }
-  // The others are somewhere else; there are as many as the limit allows, and some.
+  // Other SuperSlabs lie elsewhere: at least some, and at most as many as the limit allows.
   uint32_t most = (uint32_t)(hak_os_page_size / sizeof(hak_superslab_t)), n = acquire_all(3 * most);
   uint32_t bound = (leaves ? 2 : 1) * most;
   bool fits = n >= 30 && n <= bound;
@@ -358,7 +358,7 @@ static void fits_a_limit(void) {
   CHECK(fits);
   hak_superslab_fit((size_t)1 << 34);
   CHECK(acquire_all(3000) == 3000 || !alone);
-  // Not even if it was another limit when the caller asked: what it leaves is the program's.
+  // Fitting takes no more even if the caller saw another limit: what it leaves is the program's.
   struct rlimit all, now;
   CHECK(getrlimit(RLIMIT_AS, &all) == 0);
   now = (struct rlimit){(mapped_mib() + 300) * MIB, all.rlim_max};
@@ -376,8 +376,8 @@ static void fits_a_limit(void) {
 }
 ISOLATED(fits_a_limit)
 
-// A place that is not taken back is one as before; and a child, into which fork may have copied that it
-// went back, and then that it is cold, does without.
+// A place whose release is refused is used as before. A child, into which fork may have copied
+// first that a place went back and then that it is cold, does without it.
 static void places_that_stay(void) {
   hak_process_init();
   if (hak_registry.base == 0 || hak_os_page_size != 4096) return;
@@ -402,7 +402,7 @@ static void places_that_stay(void) {
 }
 ISOLATED(places_that_stay)
 
-// Outside the range: a fork copied where the memory was, which had gone by then.
+// Outside the range: fork copied the address of memory that was gone by then.
 static void bases_older_than_the_memory(void) {
   hak_process_init();
   if (hak_registry.base != 0) return;
@@ -418,8 +418,8 @@ static void bases_older_than_the_memory(void) {
 }
 ISOLATED(bases_older_than_the_memory)
 
-// The address space does not go away under those who take new SuperSlabs meanwhile: what they
-// have is written to.
+// Fitting takes no address space from threads that acquire SuperSlabs meanwhile: they write to
+// what they have.
 static void fits_beside_threads(void) {
   pthread_t threads[THREADS];
   hak_process_init();

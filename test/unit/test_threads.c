@@ -117,7 +117,7 @@ static void nothing_is_lost(void) {
 ISOLATED(nothing_is_lost)
 
 // ---------------------------------------------------------------------------
-// Producer and consumer: what waits for its owner stays bounded.
+// Producer and consumer: blocks that wait for their owner stay bounded.
 
 #define RING 4096
 static _Atomic(void *) ring[RING];

@@ -17,7 +17,7 @@ enum { CLASS = 31, PER_SLAB = 63, SLABS = 400 };
 static void *blocks[SLABS * PER_SLAB];
 
 static void options(uint64_t pool, uint64_t prefill) {
-  hak_free(hak_malloc(5000)); // the heap
+  hak_free(hak_malloc(5000)); // creates the heap
   hak_option(WARM_POOL) = pool;
   hak_option(WARM_PREFILL) = prefill;
   hak_warm_init(hak_tls_heap);
@@ -38,7 +38,7 @@ static unsigned slabs_in_use(void) {
   return n;
 }
 
-// Row S3: at most half as many trips as without prefill, and nothing lost.
+// Row S3: at most half as many trips to the pool as without prefill, and nothing is lost.
 static void one_trip_brings_several(void) {
   options(4, 3);
   fill_slabs(0, SLABS);
@@ -52,7 +52,7 @@ static void one_trip_brings_several(void) {
 }
 ISOLATED(one_trip_brings_several)
 
-// A trim of one thread reaches what another keeps, when that one next works.
+// A trim by one thread reaches what another keeps when that one next works.
 static _Atomic unsigned turn;
 static void wait_for_turn(unsigned wanted) {
   while (atomic_load_explicit(&turn, memory_order_acquire) != wanted) sched_yield();
@@ -106,7 +106,7 @@ ISOLATED(small_classes_do_not_hoard)
 // Emptied slabs stay up to the bound, and fewer when the class gets smaller.
 static void empties_are_kept(void) {
   options(4, 3);
-  hak_option(TIERS) = 0; // what drains is not kept
+  hak_option(TIERS) = 0; // slabs of a DRAINING SuperSlab are not kept
   fill_slabs(0, 100);
   for (unsigned i = 0; i < 100; i++) {
     free_slabs(i, i + 1);
@@ -124,8 +124,8 @@ static void empties_are_kept(void) {
 }
 ISOLATED(empties_are_kept)
 
-// Of an L2 class that swings between none and four runs three stay, the one in front and two; of
-// one that does not come again none but that in front.
+// Of an L2 class that swings between no and four runs three stay: the front and two others. Of
+// a class that does not come again only the front stays.
 static void every_second_run_is_kept(void) {
   enum { SIZE = 20480, RUNS = 4 };
   options(4, 3);
@@ -167,7 +167,7 @@ static void budgets_adapt(void) {
 }
 ISOLATED(budgets_adapt)
 
-// Row S5: slabs of a SuperSlab that drains leave the pool.
+// Row S5: slabs of a DRAINING SuperSlab leave the warm pool.
 static void draining_ones_go(void) {
   options(16, 15);
   hak_option(TIERS) = 1;
@@ -178,7 +178,7 @@ static void draining_ones_go(void) {
     if (!blocks[slab * PER_SLAB]) continue;
     free_slabs(slab, slab + 1);
     blocks[slab * PER_SLAB] = NULL;
-    // An event looks before it keeps: the newest drain may be its own.
+    // An event checks before it keeps a slab: the newest drain may be its own.
     uint64_t drainings = hak_pool_counts.draining;
     hak_warm_drop_draining(hak_tls_heap);
     for (uint32_t k = hak_tls_heap->spare[CLASS]; k && drainings == hak_pool_counts.draining;
@@ -189,7 +189,7 @@ static void draining_ones_go(void) {
 }
 ISOLATED(draining_ones_go)
 
-// What is kept serves other classes before a request fails.
+// Kept slabs serve other classes before a request fails.
 static void given_back_when_memory_is_short(void) {
   options(16, 15);
   hak_option(TIERS) = 0;
@@ -202,7 +202,7 @@ static void given_back_when_memory_is_short(void) {
   hak_os_fault(0, 0, false);
   CHECK(others >= 32);
   CHECK_EQUAL(hak_tls_heap->spares, 0);
-  // All there is is in use.
+  // Every slab there is is in use.
   CHECK_EQUAL(slabs_in_use() * HAK_SLAB_SIZE, hak_mapped.superslab_bytes);
 }
 ISOLATED(given_back_when_memory_is_short)
@@ -229,7 +229,7 @@ static void orphans_keep_none(void) {
 }
 ISOLATED(orphans_keep_none)
 
-// A thread begins with unused slabs of the classes that the last one with its heap used:
+// A thread begins with unused slabs of the classes that the last thread with its heap used:
 // one trip, nothing mapped, no page touched.
 static void *use_three_classes(void *argument) {
   (void)argument;
@@ -295,7 +295,7 @@ static void no_memory_is_mapped_to_fill(void) {
 }
 ISOLATED(no_memory_is_mapped_to_fill)
 
-// Nobody knows what a new heap will need.
+// The classes that a new heap will need are not known.
 static void new_heaps_are_not_filled(void) {
   hak_free(hak_malloc(64));
   CHECK(hak_mapped.superslab_bytes > 0);
@@ -341,7 +341,7 @@ static void prewarm(void) {
 }
 ISOLATED(prewarm)
 
-// Empty SuperSlabs that nobody needed go within two seconds, in a child too.
+// Empty SuperSlabs that no thread needed go within two seconds, in a child too.
 static void wait_until_idle_memory_is_back(void) {
   hak_option(LRU_SHARE) = 0;
   fill_slabs(0, SLABS);

@@ -29,7 +29,7 @@
 
 #include <cmocka.h>
 
-// What is tested is what serves all but the first blocks of a process, from the start.
+// The tests exercise what serves all but the first blocks of a process, from the start.
 #ifndef UNIT_FIRST_BLOCKS
 #include "../resident.h"
 #include "thread/first.h"
@@ -43,7 +43,7 @@ __attribute__((constructor)) static void unit_no_first_blocks(void) {
 #define GIB ((size_t)1 << 30)
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-// The emulator counts as a sanitizer: slow, and with memory and mappings of its own.
+// The emulator counts as a sanitizer: it is slow and has memory and mappings of its own.
 #if EMULATED
 #define SANITIZED 1
 #elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -56,7 +56,7 @@ __attribute__((constructor)) static void unit_no_first_blocks(void) {
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
-// Work that the sanitizers make ten times as slow.
+// Scales down work that the sanitizers slow down tenfold.
 #define SCALED(n) (SANITIZED ? (n) / 8 : (n))
 
 #define CHECK(x)                                                                          \
@@ -76,7 +76,7 @@ __attribute__((constructor)) static void unit_no_first_blocks(void) {
     }                                                                                      \
   } while (0)
 
-// Runs body in a child and fails the calling test if it does not end with 0.
+// Runs body in a child and fails the calling test if its exit status is not 0.
 static inline void unit_in_child(void (*body)(void)) {
   fflush(NULL);
   pid_t pid = fork();
@@ -86,7 +86,7 @@ static inline void unit_in_child(void (*body)(void)) {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     for (size_t i = 0; i < COUNT(signals); i++) signal(signals[i], SIG_DFL);
     body();
-    exit(0); // not _exit: leak and race reports of the sanitizers
+    exit(0); // not _exit: the sanitizers report leaks and races at exit
   }
   int status = 0;
   assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -102,7 +102,7 @@ static inline void unit_in_child(void (*body)(void)) {
 #define ISOLATED_TEST(name) {#name, name##_isolated, NULL, NULL, NULL}
 #define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
 
-// xorshift64*: the tests' only source of chance, always from a fixed seed.
+// xorshift64*: the tests' only source of random numbers, always from a fixed seed.
 static inline uint64_t chance(uint64_t *state) {
   *state ^= *state >> 12;
   *state ^= *state << 25;
@@ -112,8 +112,8 @@ static inline uint64_t chance(uint64_t *state) {
 static inline size_t chance_below(uint64_t *state, size_t n) { return (chance(state) >> 20) % n; }
 
 // ---------------------------------------------------------------------------
-// Contents. Blocks above a few pages get a word in every 512 bytes only, so that
-// large ones stay cheap; the last bytes are always part of it.
+// Contents. Blocks above a page get a word in every 512 bytes only, so that large ones stay
+// cheap. The bytes behind a multiple of 8 have a pattern of their own; any multiple can be checked.
 
 static inline size_t unit_stride(size_t n) { return n <= 4096 ? 8 : 512; }
 
@@ -163,7 +163,7 @@ static inline void unit_in_thread(void *(*body)(void *), void *argument) {
   unit_join(unit_start(body, argument));
 }
 
-// SIGTRAP after every instruction between the two.
+// A SIGTRAP follows every instruction between STEPS_BEGIN() and STEPS_END().
 #if defined(__x86_64__) && !SANITIZED
 #define SINGLE_STEPS 1
 #define UNIT_TRAP_FLAG(operation) \
@@ -173,14 +173,14 @@ static inline void unit_in_thread(void *(*body)(void *), void *argument) {
 #define STEPS_END() UNIT_TRAP_FLAG("andq $~0x100")
 #endif
 
-// Processor time of the calling thread: other load does not count.
+// CPU time of the calling thread; other load does not count.
 static inline uint64_t unit_thread_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// Mappings of the process; under TSan and emulated always 0: others come and go.
+// Number of mappings; always 0 under TSan and emulation, whose own mappings come and go.
 static inline size_t mapping_count(void) {
 #if defined(__SANITIZE_THREAD__) || EMULATED
   return 0;
@@ -193,7 +193,7 @@ static inline size_t mapping_count(void) {
   return lines;
 }
 
-// Whether the mapping that p is in has the flag of /proc/self/smaps, for instance " hg".
+// Whether the mapping that contains p has the flag in /proc/self/smaps, for instance " hg".
 static inline bool vm_flag(const void *p, const char *flag) {
   FILE *f = fopen("/proc/self/smaps", "r");
   CHECK(f != NULL);
@@ -209,8 +209,8 @@ static inline bool vm_flag(const void *p, const char *flag) {
   return found;
 }
 
-// Does this kernel say which pages are in use? One that emulates another does not, and TSan's
-// runtime has page faults of its own in between.
+// Whether this kernel reports which pages are in use. A kernel that emulates another does not,
+// and TSan's runtime has page faults of its own in between.
 static inline bool pages_are_told(void) {
 #if defined(__SANITIZE_THREAD__)
   return false;
@@ -225,7 +225,7 @@ static inline bool pages_are_told(void) {
   return read && (size_t)(after.ru_minflt - before.ru_minflt) >= size / (size_t)getpagesize();
 }
 
-// Uses a byte in every stride of p.
+// Writes one byte in every stride of p.
 static inline void use_every(void *p, size_t size, size_t stride) {
   for (size_t at = 0; at < size; at += stride) ((volatile char *)p)[at] = 1;
 }

@@ -2,7 +2,7 @@
 
 cli.py      arguments and subcommands
 run.py      `hakmem run`: a program on the system allocator and on HAKMEM
-stats.py    `hakmem stats`: statistics files, added up and printed
+stats.py    `hakmem stats`: sums up and prints statistics files
 bench.py    `hakmem bench`: HAKMEM against other allocators, by bench/compare.py
 which.py    `hakmem which`: is HAKMEM in that process?
 record.py   `hakmem record`, `hakmem trace`: allocation traces
@@ -14,4 +14,4 @@ Python's standard library only.
 
 
 class ToolError(Exception):
-    """Something the user should read as one line; ends the command with 1."""
+    """An error that is shown to the user as one line; the command ends with status 1."""

@@ -1,4 +1,4 @@
-"""`hakmem bench`: HAKMEM against other allocators; a thin front of bench/compare.py."""
+"""`hakmem bench`: HAKMEM against other allocators; a thin wrapper around bench/compare.py."""
 
 import os
 import sys
@@ -7,11 +7,11 @@ from . import ToolError
 from .launch import ROOT
 
 BENCH = os.path.join(ROOT, "bench")
-MINUTES = 45  # that a run may take, if nothing else is said; it ends earlier if all figures are settled
+MINUTES = 45  # default limit of a run; it ends earlier if all figures are settled
 
 
 def peer_names():
-    """Those that compare.py can build, and its groups of them, with what is measured beside a group."""
+    """compare.py's peers and groups of peers, with what is measured in addition to a group."""
     sys.path.insert(0, BENCH)
     try:
         import peers
@@ -22,7 +22,7 @@ def peer_names():
 
 
 def arguments(args, peers, groups):
-    """compare.py's arguments; peers are the names it can build, groups stand for several."""
+    """compare.py's arguments; peers are names that it can build, a group stands for several."""
     names = [word for name in args.against.split(",") if name for word in groups.get(name, [name])]
     against = list(dict.fromkeys(names))
     if not against:
@@ -32,7 +32,7 @@ def arguments(args, peers, groups):
     words = ["--allocators", ",".join([*others, "hakmem"])]
     if built:
         words += ["--peers", ",".join(built)]
-    # A peer that cannot be had is left out, so it cannot be what others are related to.
+    # A peer that cannot be obtained is left out, so it cannot be the reference.
     words += ["--reference", label(others[0]) if others else "hakmem"]
     for trace in args.replay or ():
         words += ["--replay", trace]
@@ -65,5 +65,5 @@ def command(args):
 
 
 def compare(words):
-    # In its place: an interrupt is compare.py's, which then prints what it has, and so is a request to end.
+    # Replaces this process: compare.py gets interrupts and requests to end, and prints what it has.
     os.execv(sys.executable, [sys.executable, "-B", os.path.join(BENCH, "compare.py"), *words])

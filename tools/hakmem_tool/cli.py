@@ -122,7 +122,7 @@ def positive(text):
 
 
 def open_what_is_closed():
-    """Standard files that the caller closed, lest another file gets their number."""
+    """Opens standard files that the caller closed, so that no other file gets their number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -130,7 +130,7 @@ def open_what_is_closed():
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
-    sys.stdout.reconfigure(errors="backslashreplace")  # names of files that are no text here
+    sys.stdout.reconfigure(errors="backslashreplace")  # for file names that are not valid text here
 
 
 def main(argv=None):

@@ -10,13 +10,13 @@ PT_INTERP = 3
 
 
 def program_file(cmd):
-    """What the kernel loads: of a script its interpreter."""
+    """The program that the kernel loads: for a script, its interpreter."""
     path = os.path.realpath(find_program(cmd[0]))
     return script_interpreter(path) or path
 
 
 def why_not_served(cmd, status):
-    """One line for the user; None if nothing is in the way."""
+    """One line for the user; None if no obstacle is found."""
     path = program_file(cmd)
     mode = os.stat(path).st_mode
     if mode & (stat.S_ISUID | stat.S_ISGID):
@@ -34,7 +34,7 @@ def why_not_served(cmd, status):
 
 
 def script_interpreter(path):
-    """The program that runs the script at path, which find_program has found; None if it is no script."""
+    """The program that runs the script at path (found by find_program); None if it is no script."""
     words = script_words(path)
     return os.path.realpath(words[0]) if words else None
 

@@ -1,4 +1,4 @@
-"""Starts one program, waits for it and says what it cost."""
+"""Starts one program, waits for it and reports its cost."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ MOST_OUTPUT = 1 << 30  # bytes
 
 @dataclasses.dataclass
 class Cost:
-    """Of the program and the children it waited for."""
+    """The cost of the program and of the children it waited for."""
     wall: float = 0.0   # seconds
     user: float = 0.0
     sys: float = 0.0
@@ -40,17 +40,17 @@ def find_program(name):
 
 
 def script_words(path):
-    """The words behind #! of the script at path; none if it is no script."""
+    """The words behind #! of the script at path; empty if it is no script."""
     try:
         with open(path, "rb") as f:
             first = f.readline(256)
-    except OSError:  # it may be executed, not read
+    except OSError:  # it may be executable but not readable
         return []
     return first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
 
 
 def missing_interpreter(path):
-    """The program that is to run the script at path, if there is none."""
+    """The program that should run the script at path, if that program does not exist."""
     words = script_words(path)
     return words[0] if words and not os.path.exists(words[0]) else None
 
@@ -58,8 +58,8 @@ def missing_interpreter(path):
 def launch(cmd, environment, out, stdin, scratch):
     """Runs cmd with environment added to ours; output goes to the file out.
 
-    Through the C launcher where it is built: a program started from a process
-    as large as Python starts life with Python's peak RSS on its account.
+    Uses the C launcher where it is built: a program started from a process
+    as large as Python would begin with Python's peak RSS.
     """
     find_program(cmd[0])
     with open(stdin, "rb") as given, open(out, "wb") as sink:
@@ -87,7 +87,7 @@ def by_launcher(cmd, environment, sink, given, cost_file):
 
 
 def wait(process, sink):
-    """Its exit status. Whatever ends the waiting ends the program, which would fill the disk otherwise."""
+    """Its exit status. If the waiting is interrupted, ends the program: it could fill the disk."""
     try:
         while True:
             try:
@@ -97,12 +97,12 @@ def wait(process, sink):
                     raise ToolError(f"the program's output, which is kept to be compared, exceeds {MOST_OUTPUT >> 30} GiB; "
                                     "send it to /dev/null") from None
     except BaseException:
-        process.kill()  # the launcher, and that the program
+        process.kill()  # kills the launcher, and so the program
         raise
 
 
 def wait_for_end(process):
-    """Exit status, as a shell shows it, of a process that gets the terminal's interrupts too, and decides."""
+    """Exit status, as a shell shows it; the process gets the terminal's interrupts and decides."""
     while True:
         try:
             status = process.wait()

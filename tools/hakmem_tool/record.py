@@ -1,4 +1,4 @@
-"""`hakmem record`: a program's allocation trace; `hakmem trace`: what is in one."""
+"""`hakmem record`: records a program's allocation trace; `hakmem trace`: summarises one."""
 
 import glob
 import os
@@ -43,12 +43,12 @@ def record(args):
     environment = os.environ | {"HAKTRACE_FILE": trace, "LD_PRELOAD": ":".join(preload)}
     if args.limit is not None:
         environment["HAKTRACE_LIMIT"] = str(args.limit)
-    # Set before it starts: it may ask for a signal, and get one, before Popen returns.
+    # Set before the program starts: a signal may arrive before Popen returns.
     process, asked_to_end = None, []
     handlers = {signal.SIGTERM: lambda *_: process.terminate() if process else asked_to_end.append(True),
-                signal.SIGINT: lambda *_: None}  # the terminal's goes to the program too, which decides
+                signal.SIGINT: lambda *_: None}  # the program gets it too, and decides
     for number, handler in handlers.items():
-        if signal.getsignal(number) is not signal.SIG_IGN:  # or the program would no longer ignore it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # or the program would cease to ignore it
             signal.signal(number, handler)
     with subprocess.Popen(cmd, env=environment) as process:
         if asked_to_end:
@@ -59,7 +59,7 @@ def record(args):
 
 
 def make_way(trace):
-    """The recorder leaves a file that is there alone."""
+    """Removes an existing trace, because the recorder does not replace a file."""
     if os.path.exists(trace) and not os.path.isfile(trace):
         raise ToolError(f"{trace} is there and no file")
     try:
@@ -71,14 +71,14 @@ def make_way(trace):
 
 
 def traces(trace):
-    """The files there are of that name, which may have %p for a number; then .1 and so on may follow."""
+    """The existing files of that name, in which %p stands for a number; .1 and so on may follow."""
     name, mark, rest = map(glob.escape, trace.partition("%p"))
     return set(glob.glob(f"{name}[0-9]*{rest}*" if mark else name))
 
 
 def report(trace, before, cmd):
-    """To standard error: standard output is the program's. before: the files that were there."""
-    recorded = traces(trace) - before  # the recorder leaves those alone
+    """Reports to standard error: standard output is the program's. before: files that existed."""
+    recorded = traces(trace) - before  # the recorder does not replace those
     if recorded and "%p" in trace:
         print(f"hakmem record: one file per process: {trace}", file=sys.stderr)
         return

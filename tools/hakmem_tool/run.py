@@ -23,7 +23,7 @@ SHOWN_WIDTH = 300  # characters of each
 @dataclasses.dataclass
 class Run:
     cost: Cost
-    out: str            # file with what the program wrote
+    out: str            # file with the program's output
     processes: dict     # pid -> HAKMEM's figures; empty without HAKMEM
 
 
@@ -32,18 +32,18 @@ def default_library():
 
 
 def default_command():
-    # PYTHONHASHSEED: equal dictionaries in both runs, so equal allocations.
+    # PYTHONHASHSEED makes dictionaries, and so allocations, equal in both runs.
     return ([sys.executable, os.path.join(ROOT, "tools", "workload.py")],
             {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"})
 
 
 def preload(library):
-    """LD_PRELOAD with library in front of what the user preloads already."""
+    """LD_PRELOAD with library in front of the libraries that the user preloads already."""
     return ":".join(filter(None, (loadable(library), preloaded())))
 
 
 class Runner:
-    """Runs one command under different allocators in a folder of its own."""
+    """Runs one command under different allocators, with a folder for its files."""
 
     def __init__(self, cmd, environment, stdin, folder):
         self.cmd, self.environment, self.stdin, self.folder = cmd, environment, stdin, folder
@@ -82,7 +82,7 @@ def try_preload(library, option):
 def command(args):
     library = library_file(args.lib, "the library")
     try_preload(library, "--lib")
-    other = {"LD_PRELOAD": preloaded()} if "LD_PRELOAD" in os.environ else {}  # HAKMEM may be there
+    other = {"LD_PRELOAD": preloaded()} if "LD_PRELOAD" in os.environ else {}  # HAKMEM may be in it
     if args.against != "system":
         peer = library_file(args.against, "--against: the allocator")
         try_preload(peer, "--against")
@@ -97,7 +97,7 @@ def command(args):
     if not cmd:
         cmd, environment = default_command()
 
-    # So that the folder goes away, and the program too.
+    # Ensures that the folder is removed and the program ended.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda received, _: sys.exit(128 + received))
@@ -115,7 +115,7 @@ def command(args):
 
 
 def judge(args, runner, other, base, ours):
-    """Checks the runs, prints the report; the exit status."""
+    """Checks the runs and prints the report; returns the exit status."""
     if not args.quiet:
         show_output(ours[0].out)
     fastest = lambda runs: min(runs, key=lambda r: r.cost.wall)  # noqa: E731
@@ -199,7 +199,7 @@ def printable(line):
 
 
 def lines_of(file):
-    """Lines, or what a longer one begins with."""
+    """The lines, each cut to a limited length."""
     while line := file.readline(1 << 16):
         yield line
         while line and not line.endswith("\n"):

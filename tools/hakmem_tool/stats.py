@@ -1,6 +1,6 @@
-"""Statistics files of HAKMEM: read, added up, printed.
+"""Reads, sums up and prints HAKMEM's statistics files.
 
-A file is the one JSON object a process wrote at its end under HAKMEM_STATS=json.
+A file holds the one JSON object that a process wrote at its end under HAKMEM_STATS=json.
 """
 
 import json
@@ -11,7 +11,7 @@ from . import ToolError
 RANGES = (("tiny_allocs", "tiny, to 1280 B"), ("l2_allocs", "L2, to 56 KiB"),
          ("l25_allocs", "L2.5, to 1 MiB"), ("huge_allocs", "huge, above"), ("guard_allocs", "beside guard pages"),
          ("first_allocs", "the first ones"))
-# What a sum over processes that did not all live at once would misstate.
+# Figures that a sum over processes would misstate, as these did not all live at once.
 LARGEST_NOT_SUM = {"version", "pid", "peak_bytes"}
 
 
@@ -39,7 +39,7 @@ def read_folder(folder):
 
 
 def add_up(many):
-    """One object for several processes: sums; of peak_bytes the largest."""
+    """One object for several processes: the sums, but the largest of peak_bytes."""
     total = {"counters": {}, "classes": []}
     classes = {}
     for figures in many:
@@ -76,7 +76,7 @@ def bytes_text(count):
 
 
 def report(figures, processes, with_classes=False):
-    """Lines that say what the heap did."""
+    """Lines that describe what the heap did."""
     get = lambda key: figures.get(key, 0)  # noqa: E731
     allocs = get("allocs")
     whose = "1 process" if processes == 1 else f"{processes} processes, added up"
@@ -121,7 +121,7 @@ def command(args):
     many = [read(path) for path in args.files]
     try:
         lines = list(report(add_up(many), len(many), args.classes))
-    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # what is a number there is none here
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # a value is not the expected number
         raise ToolError(f"{', '.join(args.files)}: no HAKMEM statistics ({error})") from error
     print("\n".join(lines))
     return 0

@@ -4,7 +4,7 @@ import os
 import sys
 
 LIBRARY = "libhakmem"
-RECORDER = "libhakmem-record"  # is no allocator
+RECORDER = "libhakmem-record"  # not an allocator
 
 
 def mapped_library(pid):

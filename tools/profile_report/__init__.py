@@ -1,1 +1,1 @@
-"""What tools/profile.py is made of: reading callgrind and perf, attribution to layers, reports."""
+"""The parts of tools/profile.py: reading callgrind and perf, attribution to layers, reports."""

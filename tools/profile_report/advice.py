@@ -1,9 +1,9 @@
-"""What to look at next: sentences computed from the shares, no wisdom beyond them."""
+"""What to look at next: sentences computed only from the shares."""
 
 from .layers import HIT_PATH, LAYERS
 
-NOISE = 0.005  # shares of everything below this are not worth a sentence
-SAMPLES = 1000  # fewer say little
+NOISE = 0.005  # smaller shares of everything are not worth a sentence
+SAMPLES = 1000  # fewer samples say little
 ALL_HITS = 0.95
 
 HINTS = {

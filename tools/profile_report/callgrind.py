@@ -15,7 +15,7 @@ def parse(text):
     for line in text:
         first = line[:1]
         if first == "0":
-            if skip:  # what a callee cost
+            if skip:  # the cost of a callee
                 skip = False
                 continue
             words = line.split()
@@ -45,7 +45,7 @@ def profile(counts, library):
 
 
 def run(command, library, folder, environment):
-    """Profile of a run of command; None and why if it failed."""
+    """Profile of a run of command; None and the reason if it failed."""
     out = os.path.join(folder, "callgrind.out")
     done = subprocess.run(["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
                            "--compress-pos=no", f"--callgrind-out-file={out}", *command],

@@ -1,8 +1,8 @@
-"""The layers, and which code belongs to which: the one table of the profiler.
+"""The layers and the code that belongs to each: the only table of the profiler.
 
 A place in the library is a chain of frames, the innermost inlined function first, as
-addr2line -i gives it. The first frame that a row of TABLE claims decides. Files without a
-row (atomics, bits, accessors of a slab) are transparent: their cost is their caller's.
+addr2line -i gives it. The first frame that matches a row of TABLE decides. Files without a
+row (atomics, bits, accessors of a slab) are transparent: their cost counts for the caller.
 """
 
 import collections
@@ -10,8 +10,8 @@ import re
 
 Frame = collections.namedtuple("Frame", "function file line")  # file below src/
 
-# Name, what it is, and the share of everything but the program that it may have before it
-# is worth a look. Entry, front and lookup are the hit path: what a good workload consists of.
+# Name, description, and the share of everything except the program above which the layer is
+# worth a look. Entry, front and lookup are the hit path: a good workload consists of these.
 HIT_PATH = ("entry", "front", "lookup")
 LAYERS = {
     "program": ("the program itself", None),
@@ -32,8 +32,8 @@ LAYERS = {
     "other": ("not attributed", 0.03),
 }
 
-# (file below src/, function, layer), regular expressions for the whole of both; the first
-# row that fits decides.
+# (file below src/, function, layer): regular expressions that must match file and function
+# entirely; the first row that matches decides.
 TABLE = [(re.compile(file), re.compile(function), layer) for file, function, layer in (
     (r"superslab/superslab\.[ch]", r"hak_range_find|hak_slab_lookup", "lookup"),
     (r"core/pagemap\.[ch]", r".*", "lookup"),
@@ -66,7 +66,7 @@ TABLE = [(re.compile(file), re.compile(function), layer) for file, function, lay
 KERNEL_FAULT = re.compile(r"page_fault|user_addr_fault|handle_mm_fault|faultin_page|populate")
 KERNEL_CALL = re.compile(r"do_syscall|entry_SYSCALL|el0_svc|invoke_syscall|ret_from_fork")
 KERNEL_START = re.compile(r"execve|do_exit|exit_mmap|bprm")
-# perf writes [kernel.kallsyms] and modules as [name]; it brackets some user memory as well.
+# perf writes [kernel.kallsyms] and modules as [name]; it also brackets some user memory.
 KERNEL_OBJECT = re.compile(r"^\[(?!unknown|heap|stack|anon|vdso|vsyscall).*\]|/vmlinux|\.ko\b")
 LIBC_OBJECT = re.compile(r"/(libc|libm|libpthread|ld-linux|ld|libstdc\+\+|libgcc_s)[-.\w]*\.so|\[vdso\]|/valgrind/")
 
@@ -81,7 +81,7 @@ def of_chain(chain):
 
 
 def of_kernel(symbols):
-    """Layer of a kernel sample by its call chain, the innermost symbol first."""
+    """Layer of a kernel sample, from its call chain with the innermost symbol first."""
     chain = [s for s in symbols if s]
     if any(KERNEL_START.search(s) for s in chain):
         return "kernel"
@@ -98,7 +98,7 @@ def of_object(path):
 
 
 class Profile:
-    """Counts by layer, function and line; add() is all that fills it."""
+    """Counts by layer, function and line; only add() fills it."""
 
     def __init__(self, source, unit):
         self.source, self.unit = source, unit
@@ -125,7 +125,7 @@ class Profile:
             layer = "libc" if not chain and symbol.startswith("__") else layer
             self.add(layer, symbol or "?", count)
             return
-        # Not the symbol: malloc and hak_malloc are the same code.
+        # Does not use the symbol: malloc and hak_malloc are the same code.
         outer = chain[-1].function
         name = frame.function if outer == frame.function else f"{frame.function} in {outer}"
         self.add(layer, name, count, f"{frame.file}:{frame.line}")

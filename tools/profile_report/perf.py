@@ -1,4 +1,4 @@
-"""Time by sampling: perf with hardware cycles, or its clock where there are no counters."""
+"""Time by sampling: perf with hardware cycles, or with its clock where there are no counters."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from userfiles import loadable
 
 from . import layers
 
-FREQUENCY = "2999"  # not in step with anything
+FREQUENCY = "2999"  # in step with no other periodic event
 FRAME = re.compile(r"^\s+([0-9a-f]+) (.*) \(([^()]*(?:\(deleted\))?)\)$")
 
 
@@ -65,7 +65,7 @@ def profile(samples, library, name):
 def run(command, library, folder, environment, name):
     """Profile of a run of command; None and why if there is none."""
     data = os.path.join(folder, "perf.data")
-    # The library is for the program, not for perf.
+    # Preloads the library into the program, not into perf.
     done = subprocess.run(["perf", "record", "-q", "-g", "-F", FREQUENCY, "-e", name, "-o", data, "--",
                            "env", f"LD_PRELOAD={loadable(library.path)}", *command], env=environment,
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

@@ -1,4 +1,4 @@
-"""From an address in the library to the chain of (inlined) functions there, by binutils."""
+"""Maps an address in the library to its chain of (inlined) functions, by binutils."""
 
 import bisect
 import re
@@ -24,7 +24,7 @@ def parse_addr2line(text):
         elif current is not None:
             path, _, number = line.partition(" ")[0].rpartition(":")
             if path not in ("", "??"):
-                # Folders above the last "src" are the builder's.
+                # Folders above the last "src" belong to the build machine.
                 file = path.rsplit("/src/", 1)[-1]
                 current.append(Frame(function, file, int(number) if number.isdigit() else 0))
             function = None
@@ -44,7 +44,7 @@ class Library:
         self.by_name = dict(zip(self.names, self.starts))
 
     def address(self, offset, symbol=None):
-        """Of a file offset, as perf prints it; of the symbol's start where it prints something else."""
+        """The address of perf's file offset, or of the symbol's start if it is no file offset."""
         for file_offset, address, size in self.loads:
             if file_offset <= offset < file_offset + size:
                 return offset - file_offset + address
@@ -55,7 +55,7 @@ class Library:
         return self.names[i] if i >= 0 else ""
 
     def resolve(self, addresses):
-        """Makes chain() know these addresses, all in one call of addr2line."""
+        """Looks these addresses up for chain(), all in one call of addr2line."""
         missing = sorted({a for a in addresses if a is not None} - self.chains.keys())
         if missing:
             done = subprocess.run(["addr2line", "-a", "-f", "-i", "-e", self.path], text=True, check=True,

@@ -1,4 +1,4 @@
-"""Tests of tools/setup.sh without root, on a system that is made up."""
+"""Tests of tools/setup.sh without root, on a simulated system."""
 
 import os
 import pathlib
@@ -49,7 +49,7 @@ class Setup(unittest.TestCase):
         self.command("apt-cache", f'case "$2" in "") {lists} ;; {cases} esac')
 
     def no_lists(self):
-        """What is installed has a candidate all the same."""
+        """An installed package has a candidate all the same."""
         self.offered("cmake | libc6) echo 'Candidate: 3.25.1' ;; *) echo 'Candidate: (none)' ;;", lists=":")
 
     def run_setup(self, target="build", root=False, **environment):

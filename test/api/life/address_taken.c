@@ -1,5 +1,5 @@
 // address_taken.c: a program that is not position-independent and takes the addresses of free and
-// realloc. Seen from libraries these are entries in the program, which lead to the allocator's.
+// realloc. Libraries see them as entries in the program that lead to the allocator's functions.
 
 #include <dlfcn.h>
 
@@ -8,8 +8,8 @@
 extern char __executable_start, _end;
 static unsigned asked;
 
-// Instead of the C library's, to be counted. The program's addresses are one object, the others
-// another each.
+// Replaces the C library's dladdr and counts the calls. All addresses of the program are one
+// object; every other address is an object of its own.
 int dladdr(const void *p, Dl_info *of) {
   bool own = (const char *)p >= &__executable_start && (const char *)p < &_end;
   of->dli_fbase = own ? &__executable_start : (void *)(uintptr_t)p;
@@ -18,7 +18,7 @@ int dladdr(const void *p, Dl_info *of) {
 }
 
 int main(void) {
-  void (*volatile release)(void *) = free; // in code: addresses in data are the libraries'
+  void (*volatile release)(void *) = free; // in code: data would hold the libraries' addresses
   void *(*volatile resize)(void *, size_t) = realloc;
   void (*release_sized)(void *, size_t) = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
   CHECK(release_sized || !getenv("EXPECT_HAKMEM"));

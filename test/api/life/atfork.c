@@ -1,11 +1,11 @@
-// atfork.c: asks what has been registered for forks before any constructor runs. Handlers run in
-// that order, and those of other libraries may allocate.
+// atfork.c: counts the fork handlers registered before any constructor runs. Handlers run in
+// the order of registration, and those of other libraries may allocate.
 
 #include "../testing.h"
 
 static unsigned registered, early;
 
-// Instead of the C library's, which pthread_atfork calls.
+// Replaces the C library's function, which pthread_atfork calls.
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object);
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object) {
   (void)prepare, (void)parent, (void)object;

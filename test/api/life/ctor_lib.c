@@ -1,5 +1,5 @@
-// ctor_lib.c: a library that allocates when it is loaded, frees when it is
-// unloaded, and looks at its blocks in between.
+// ctor_lib.c: a library that allocates when it is loaded, frees when it is unloaded, and can
+// check its blocks in between.
 
 #include "../testing.h"
 

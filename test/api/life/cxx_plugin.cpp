@@ -1,4 +1,4 @@
-// cxx_plugin.cpp: C++ that comes by dlopen into a program without any, and runs out of memory.
+// cxx_plugin.cpp: C++ code, loaded by dlopen into a program without any, runs out of memory.
 
 #include "too_large.h"
 

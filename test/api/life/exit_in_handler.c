@@ -1,5 +1,5 @@
-// exit_in_handler.c: ends in a signal's handler, MICROSECONDS after its start, in the middle of
-// malloc or free as a rule. exit is not meant for that, and is used so all the same; nothing
+// exit_in_handler.c: ends in a signal handler, MICROSECONDS after its start, usually in the
+// middle of malloc or free. exit is not meant for that, but programs use it that way; nothing
 // here allocates from then on.
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-// hello.c: the smallest ordinary program. "smaps": it also writes what the kernel says of
-// its mappings when it is done. "close": it closes stderr before it ends, as coreutils do.
-// "close-all": everything, and opens a file of its own (argv[2]) under all those numbers.
+// hello.c: the smallest ordinary program. "smaps": at its end it also prints the kernel's view of
+// its mappings. "close": it closes stderr before it ends, as coreutils do. "close-all": it also
+// opens a file of its own (argv[2]) under the number of every other open descriptor from 3 on.
 
 #include "../testing.h"
 

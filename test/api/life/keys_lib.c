@@ -1,4 +1,4 @@
-// keys_lib.c: takes every pthread key there is before the program starts.
+// keys_lib.c: takes every pthread key before the program starts.
 
 #include "../testing.h"
 

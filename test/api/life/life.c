@@ -1,5 +1,5 @@
-// life.c: one program per name, each a way for a process to begin or to end:
-// life NAME [ARGUMENT]. Exit status 0: all was well.
+// life.c: each name runs one way in which a process can begin or end: life NAME [ARGUMENT].
+// Exit status 0: no check failed.
 
 #include "../testing.h"
 
@@ -10,7 +10,7 @@
 bool ctor_lib_intact(void);
 
 static const char *name = "";
-static void *early[200]; // made before main, freed after it
+static void *early[200]; // allocated before main, freed after it
 static unsigned char *at_exit_block;
 static int status_wanted = 1;
 
@@ -32,7 +32,7 @@ static void exercise(uint64_t seed) {
   }
 }
 
-// Last of the program's own code. Only here a good status is given.
+// Runs last of the program's own code: the status stays good only if these checks hold.
 __attribute__((destructor(101))) static void after_all(void) {
   if (status_wanted) return;
   for (size_t i = 0; i < COUNT(early); i++) {
@@ -113,8 +113,8 @@ static void *leave_dirty(void *argument) {
   return argument;
 }
 
-// All keys are gone (keys_lib.c), so a thread's end is noticed otherwise or not
-// at all; either way memory stays bounded.
+// All keys are taken (keys_lib.c), so the end of a thread is noticed by other means or not at
+// all; memory stays bounded in both cases.
 static int no_keys_left(void) {
   pthread_key_t key;
   size_t *taken = dlsym(RTLD_DEFAULT, "keys_taken");
@@ -131,7 +131,7 @@ static int no_keys_left(void) {
   return status_wanted = 0;
 }
 
-// A library that allocates in its constructor, loaded and unloaded for ever.
+// A library that allocates in its constructor, loaded and unloaded again and again.
 static int load_and_unload(const char *library) {
   size_t before = 0;
   for (unsigned i = 0; i < 1000; i++) {

@@ -1,5 +1,5 @@
-// limits.c: limits its own address space, in a program that is linked statically: setrlimit and
-// prlimit are in the allocator and in the C library there.
+// limits.c: limits its own address space, in a statically linked program, where both the
+// allocator and the C library contain setrlimit and prlimit.
 
 #include "../testing.h"
 

@@ -1,5 +1,5 @@
-// new_static.cpp: operator new runs out of memory in a program that is linked statically. It
-// uses nothing of the C++ library that would bring in what throws bad_alloc.
+// new_static.cpp: operator new runs out of memory in a statically linked program, which uses
+// no part of the C++ library that would link in the code that throws bad_alloc.
 
 #include "too_large.h"
 
@@ -7,7 +7,7 @@
 
 namespace {
 
-// Takes itself away at the third call.
+// Removes itself at the third call.
 void CountingHandler() {
   if (++calls == 3) std::set_new_handler(nullptr);
 }

@@ -1,5 +1,5 @@
-// no_keys.c: a static program that takes every pthread key there is before the first malloc, so
-// that no thread's end is noticed; then all memory. (In others the loader's malloc comes first.)
+// no_keys.c: a static program takes every pthread key before the first malloc, so that no
+// thread's end is noticed; then it takes all memory. (In others the loader's malloc comes first.)
 
 #include "../testing.h"
 

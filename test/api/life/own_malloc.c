@@ -1,5 +1,5 @@
 // own_malloc.c: a program that defines malloc, free, calloc and realloc itself, as glibc's
-// manual describes it ("Replacing malloc"), and calls what is defined by means of them.
+// manual describes ("Replacing malloc"), and calls the functions that are built on them.
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
-// own_new.cpp: a program that replaces the four forms of operator new and delete by means of
-// which the others are defined ([new.delete.single], [new.delete.array]), with a header that
-// no other heap's blocks have.
+// own_new.cpp: a program that replaces the four forms of operator new and delete on which the
+// other forms are based ([new.delete.single], [new.delete.array]), with a header that no other
+// heap's blocks have.
 
 #include <cstdint>
 #include <cstdio>

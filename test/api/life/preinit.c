@@ -1,4 +1,4 @@
-// preinit.c: a program whose first malloc comes before any constructor, and before the C library
+// preinit.c: a program that calls malloc before any constructor runs and before the C library
 // is set up.
 
 #include "../testing.h"

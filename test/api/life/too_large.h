@@ -1,4 +1,4 @@
-// too_large.h: forms of operator new that are asked for more than there can be.
+// too_large.h: calls the forms of operator new with a size that cannot exist.
 
 #ifndef TEST_API_LIFE_TOO_LARGE_H
 #define TEST_API_LIFE_TOO_LARGE_H

@@ -1,6 +1,6 @@
-// worker.c: a bit of everything a program does with memory, within a given
-// budget; for runs under limits and under valgrind. worker [MIB [LARGEST]]:
-// with LARGEST also until nothing is left, in blocks of up to that many bytes.
+// worker.c: uses memory in all the ways a program does, within a given budget; for runs under
+// limits and under valgrind. worker [MIB [LARGEST]]: with LARGEST it also allocates until
+// nothing is left, in blocks of up to that many bytes.
 
 #include "../testing.h"
 
@@ -33,7 +33,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-// Until nothing more comes; then everything back, and it comes again.
+// Allocates until malloc fails, frees everything, and checks that malloc succeeds again.
 static void exhaust(size_t largest) {
   for (unsigned round = 0; round < 3; round++) {
     for (size_t size = 100; size <= largest; size *= 13) {

@@ -12,7 +12,7 @@ __attribute__((constructor)) static void loaded(void) {
   }
 }
 
-// What the program has taken over is NULL here.
+// Entries that the program has taken over are NULL here.
 __attribute__((destructor)) static void unloaded(void) {
   for (size_t i = 0; i < CTOR_SIZES; i++) {
     const unsigned char *p = sit_ctor_block[i];

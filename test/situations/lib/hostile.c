@@ -1,5 +1,5 @@
-// hostile.c: a C library whose functions allocate, as tracers and sandboxes make
-// it. Each of these does so unless it is already inside of one.
+// hostile.c: a C library whose functions allocate, as tracers and sandboxes cause it to. Each
+// of these functions allocates unless it is called from within one of them.
 
 #include <dlfcn.h>
 #include <pthread.h>

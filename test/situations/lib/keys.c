@@ -1,4 +1,4 @@
-// keys.c: takes every pthread key there is before the program starts.
+// keys.c: takes every pthread key before the program starts.
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-// plugin.c: a library to load at run time. Allocates when loaded and unloaded, has
+// plugin.c: a library to load at run time. It allocates when it is loaded and unloaded, has
 // thread-local memory, and does a little work of its own.
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 enum { N = 40 };
 static char *blocks[N];
-static __thread char *local[2000]; // more than the static TLS has left for such
+static __thread char *local[2000]; // more than the static TLS has left for such libraries
 int plugin_users;
 
 __attribute__((constructor)) static void loaded(void) {
@@ -24,7 +24,7 @@ __attribute__((destructor)) static void unloaded(void) {
   }
 }
 
-// Allocated and freed in here: which malloc the library is bound to is its affair.
+// Allocates and frees inside this library, whichever malloc it is bound to.
 int plugin_work(int rounds);
 int plugin_work(int rounds) {
   for (int r = 0; r < rounds; r++) {

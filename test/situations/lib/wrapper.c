@@ -1,5 +1,5 @@
-// wrapper.c: a second interposer of malloc, as tracers are: it counts, and passes
-// on to the next library's.
+// wrapper.c: a second interposer of malloc, as tracers are: it counts the calls and passes
+// them on to the next library's functions.
 
 #include <dlfcn.h>
 #include <stdatomic.h>
