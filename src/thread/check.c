@@ -137,7 +137,7 @@ void hak_heap_check(hak_heap_t *heap) {
     for (uint32_t i = heap->partial[c]; i != 0; i = hak_slab_at(i)->next) {
       HAK_ASSERT(before == 0 || hak_slab_at(i)->prev == before);
       check_slab(heap, hak_slab_at(i), c, HAK_PLACE_PARTIAL);
-      // An empty slab is released at once, or when the blocks on their way to it have arrived.
+      // An empty slab is released at once or, if it is QUEUED, when it comes out of the inbox.
       HAK_ASSERT(!hak_slab_unused(hak_slab_at(i)) || hak_load_relaxed(&hak_slab_at(i)->remote) ||
                  heap->forked);
       before = i;

@@ -88,8 +88,8 @@ bool hak_commons_give_back(hak_heap_t *heap, hak_slab_t *slab) {
 // ---------------------------------------------------------------------------
 // Thin slabs.
 
-// A regret: into the slabs given away as thin in a window, at least this many, threads that do not
-// own them soon free more than half as many blocks as were live in them.
+// A window is at least this many slabs given away as thin. A regret: threads that do not own them
+// soon free more than half as many of their blocks as were live when they were given away.
 #define THIN_WINDOW 256
 #define THIN_WINDOW_MS 200
 #define TICK_MS 8

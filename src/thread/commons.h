@@ -67,7 +67,7 @@ HAK_INLINE bool hak_commons_adopt(hak_heap_t *heap, unsigned size_class) {
 }
 
 // A slab was posted to a commons (any thread). True: the poster is to look after it, because enough
-// slabs were posted since the last adoption, or since a poster last had to while no thread had it.
+// slabs were posted since the last adoption, or since a poster last did so while no thread had it.
 bool hak_commons_due(hak_heap_t *common);
 // Takes back what was freed into the next commons (heap remembers which) / into all of them, and
 // gives back what is unused (any thread).

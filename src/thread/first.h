@@ -1,9 +1,9 @@
-// first.h: the first blocks of a process. While only its first thread allocates, those of its first
-// HAKMEM_FIRST requests that ask for up to HAK_FIRST_MAX bytes are cut one after the other from
-// memory between two guard pages. No block is used again. Behind each is a word that an overflow
-// breaks. Only these blocks pay what every block costs in other allocators: overflow, underflow,
-// double frees at any time, and writes to freed blocks are found, at the free or at exit. A small
-// program also needs no slab for each of its sizes. docs/decisions/0041-first-blocks.md.
+// first.h: the first blocks of a process. While only its first thread allocates, blocks for those
+// of its first HAKMEM_FIRST requests that ask for up to HAK_FIRST_MAX bytes are cut one after the
+// other from memory between two guard pages. No block is used again. Behind each is a word that an
+// overflow breaks. Only these blocks pay what every block costs in other allocators: overflow,
+// underflow, double frees at any time and writes to freed blocks are found, at the free or at exit.
+// A small program also needs no slab for each of its sizes. docs/decisions/0041-first-blocks.md.
 //
 //   | usable bytes, a multiple of 16 less 8 | word | next block ...
 //

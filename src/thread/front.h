@@ -24,8 +24,8 @@ HAK_NOINLINE void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *
 // function: name of the function that the program called, for messages.
 HAK_NOINLINE void hak_front_free_slow(void *p, const char *function);
 HAK_NOINLINE void hak_front_slab_event(hak_slab_t *slab);
-// The same for a pointer outside the range, and for one outside the calling thread's tiny slabs:
-// with fewer steps for the common cases.
+// Like hak_front_free_slow, with fewer steps for the common cases: for a pointer outside the range,
+// and for one into a slab other than the calling thread's tiny slabs.
 HAK_NOINLINE void hak_front_free_outside(void *p, const char *function);
 HAK_NOINLINE void hak_front_free_other(hak_slab_t *slab, void *p, const char *function);
 // Fills the empty fronts of the most common classes of a newly attached heap with HAKMEM_PREWARM

@@ -261,7 +261,7 @@ HAK_INLINE void came_back(hak_heap_t *heap, hak_slab_t *slab, bool tiny, uint64_
   bool unused = hak_slab_unused(slab);
   if (count != 0 && unused) hak_heap_count_stat(heap, HAK_STAT_remote_empty, 1);
   if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) {
-    // An empty run is much memory, and without a thread in the nursery nobody may need it soon.
+    // An empty run is much memory. No thread has the nursery now, and perhaps none will soon.
     if (tiny || !unused || !hak_load_relaxed(&heap->nursery) ||
         hak_load_relaxed(&heap->state) == HAK_HEAP_ATTACHED)
       return;
@@ -336,8 +336,8 @@ static void take_posted(hak_heap_t *heap) {
     if (owner == heap) {
       take_back(heap, slab);
     } else {
-      // The slab was adopted before it was posted. It is still QUEUED, so this thread may post it
-      // to its new owner.
+      // The slab changed hands after its poster had read the owner. It is still QUEUED, so this
+      // thread may post it to its new owner.
       hak_heap_post(owner, slab);
       hak_heap_service(owner);
     }

@@ -71,8 +71,8 @@ void hak_heap_retire_replaced(hak_heap_t *heap, hak_slab_t *slab);
 hak_slab_t *hak_heap_turn(hak_heap_t *heap, hak_slab_t *front);
 // Makes a slab FULL that is in no list and has no block to hand out (owner).
 void hak_heap_mark_full(hak_heap_t *heap, hak_slab_t *slab);
-// This thread freed a block of the slab that made frees_left negative: the number of live blocks
-// fell below the slab's mark, or HAK_FREES_BIAS blocks were freed while it was in front (owner).
+// This thread freed a block of the slab. Tiny: its live blocks fell below its mark, or it was in
+// front for HAK_FREES_BIAS frees. L2: the run is empty, or FULL and the ring had no room (owner).
 void hak_heap_slab_event(hak_heap_t *heap, hak_slab_t *slab);
 // Makes the slab PARTIAL if it is FULL, whether or not it has live blocks (owner).
 void hak_heap_bring_back(hak_heap_t *heap, hak_slab_t *slab);

@@ -8,7 +8,7 @@
 static _Atomic(hak_heap_t *) kept[PLACES]; // the heap kept last from there, whoever has it now
 
 static _Atomic(hak_heap_t *) *place(void) {
-  // Stacks, which hold thread-local variables, lie round distances apart: Knuth's multiplier mixes.
+  // Stacks hold thread-local variables, round distances apart: Knuth's multiplier mixes them.
   return &kept[(uint64_t)(uintptr_t)&hak_tls_heap * 0x9e3779b97f4a7c15u >> (64 - PLACES_SHIFT)];
 }
 

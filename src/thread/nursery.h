@@ -1,7 +1,7 @@
 // nursery.h: shared heaps for threads that hardly allocate. Such a thread gets no heap with its
 // own slabs for each class. Each of its calls is served by one of a few nurseries, which all such
 // threads share. The thread takes a nursery with a compare-and-swap from ORPHAN to ATTACHED. If
-// another thread has it, it does not wait: it goes on to the next nursery and stays with that one.
+// another thread has it, the thread goes on to the next nursery without waiting, and stays there.
 // If all are taken it gets its own heap. So threads that allocate at the same time soon separate. A
 // thread that has used up its calls keeps the nursery as its heap, and others make a new one.
 //
