@@ -17,8 +17,8 @@
 #define OTHERS 8
 // Clearing in vain costs no memory that was not kept anyway.
 #define TRUST_WHEN_FREED 32
-// Where there are doubts, this many bytes go without huge pages before another look. Few, because a
-// sample may have been looked at before the program wrote to it.
+// Where there are doubts, this many bytes go without (huge pages, or clearing) before another look.
+// Few, because a sample may have been looked at before the program wrote to it.
 #define DOUBT ((int64_t)16 << 20)
 
 static bool is_asker(const hak_fill_t *fill) {

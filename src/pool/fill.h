@@ -35,7 +35,7 @@ bool hak_fill_allowed(size_t more);
 bool hak_fill_expected(hak_fill_t *fill, size_t more);
 // p has no huge pages: it may be the next sample.
 void hak_fill_sample(hak_fill_t *fill, void *p, size_t size);
-// Learns from the sample, which is p and is about to go, now.
+// Looks at the sample, p, now, and learns from it.
 void hak_fill_learn(hak_fill_t *fill, void *p);
 
 // p is about to go. Learns from it if it is the sample and there are no doubts.

@@ -10,7 +10,7 @@
 
 #define UNIT_SHIFT 12 // pagemap entries count 4 KiB
 #define WASTE_PART 8  // a kept mapping may be longer than the block by 1/WASTE_PART of it,
-#define LONGER_MOST 2 // or up to so many times as long while all huge blocks are few bytes,
+#define LONGER_MOST 2 // or up to so many times as long while huge blocks have few bytes in all,
 #define LONGER_FEW 4  // or, unsplit, up to so many times as long beside fewer than
 #define FEW 3         // so many other blocks
 // From so many blocks on, mappings touch each other, so that the kernel merges them: it allows
@@ -59,8 +59,8 @@ static void *move(void *p, size_t old_total, size_t new_total) {
   return NULL;
 }
 
-// Whether a block may have a mapping that is up to `times` times as long, because all huge blocks
-// together, `all` bytes, are few.
+// Whether a block may have a mapping that is up to `times` times as long, because huge blocks have
+// few bytes in all: `all`.
 static bool may_be_longer(size_t have, size_t total, size_t times, uint64_t all) {
   return have <= total * times && all <= hak_huge_cache_room();
 }

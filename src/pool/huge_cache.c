@@ -156,7 +156,7 @@ static bool place(uint64_t word, uint64_t at) {
   return false;
 }
 
-// Evicts at least `much` bytes of a mapping, from its end; returns them, 0: another thread took it.
+// Evicts at least `much` bytes at a mapping's end; returns how many, 0: another thread took it.
 #define ALL_OF_IT (SIZE_MAX / 2)
 static size_t evict(unsigned i, uint64_t word, size_t much) {
   uint64_t at = hak_load_relaxed(&put_at[i]);
@@ -172,7 +172,7 @@ static size_t evict(unsigned i, uint64_t word, size_t much) {
   return size - keep;
 }
 
-// Evicts `much` bytes or all of the mapping put in first; returns the bytes, 0 if there is none.
+// Evicts at least `much` bytes or all of the oldest mapping; returns how many, 0 if there is none.
 static size_t evict_oldest(size_t much) {
   for (;;) {
     unsigned oldest = PLACES;
@@ -273,7 +273,7 @@ void hak_huge_cache_put(void *p, size_t size) {
 static void missed(size_t size, size_t fresh) {
   uint64_t now = hak_os_clock_ms(), most = hak_option(HUGE_CACHE);
   evict_above(beside(hak_load_relaxed(&hak_mapped.huge_bytes) + size));
-  // A request above all that may be kept teaches nothing, nor does one without a recent refusal.
+  // A request for more than may be kept teaches nothing, nor does one without a recent refusal.
   if (size > most || now - hak_load_relaxed(&refused_at) > REGRET_MS) return;
   hak_store_relaxed(&needed_at, now);
   if (now - hak_load_relaxed(&unused_at) <= REGRET_MS && hak_load_relaxed(&swung) < most)

@@ -28,7 +28,7 @@ static bool others_are_filled(const hak_slab_t *slab, const void *p) {
   return bytes >= (slabs << HAK_SLAB_SHIFT) / 4 * 3;
 }
 
-// Other threads may still be writing to theirs: a negative result counts only the second time.
+// Other threads may still be writing to theirs: if only theirs fail, it counts the second time.
 static hak_fill_found_t look(const void *p, size_t size) {
   static _Atomic bool again;
   const hak_slab_t *slab = hak_slab_lookup(p);
@@ -43,7 +43,7 @@ static hak_fill_found_t look(const void *p, size_t size) {
 static hak_fill_t fill = {.doubts = true, .look = look};
 
 static bool map(size_t size, unsigned at, bool gaps, hak_claim_t *claim) {
-  // Never in the secure library: sealing writes to blocks that the program may not touch. Nor
+  // Never in the secure library: sealing writes to blocks that the program might not touch. Nor
   // where the next such blocks would leave unused slabs between them.
   bool fills = !HAK_SECURE && !gaps && hak_fill_allowed(HAK_SUPERSLAB_SIZE) &&
                hak_fill_expected(&fill, HAK_SUPERSLAB_SIZE);

@@ -88,7 +88,7 @@ static uint64_t word_released(uint64_t word, uint32_t bits) {
 // The caller has claimed bits, a run or single slabs. Returns the descriptor of the first.
 static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
   hak_slab_t *slabs = hak_slab_at(number << HAK_SLABS_SHIFT);
-  // Relaxed is enough: only the owner of the slabs reads the bits, and only the holder of the
+  // Relaxed is enough: only the owner of the slabs relies on the bits, and only the holder of the
   // slabs or of the whole SuperSlab clears them; both are ordered by the claims on free_mask.
   uint32_t dirty =
       atomic_fetch_or_explicit(&hak_registry.superslabs[number].dirty, bits, memory_order_relaxed);
@@ -118,7 +118,7 @@ static void took(uint32_t number, uint32_t bits, unsigned n, hak_claim_t *claim)
   claim->more = n > 1 ? 0 : (bits & (bits - 1)) >> hak_low_bit(bits);
 }
 
-// One SuperSlab less is empty. Relaxed and racy, off by the threads at work: it steers how many
+// One SuperSlab less is empty. Relaxed and racy, off by one per racing thread: it steers how many
 // go back.
 static void one_empty_less(void) {
   uint32_t left = hak_fetch_sub_relaxed(&empty_count, 1) - 1;
@@ -158,7 +158,7 @@ static bool claim_in(uint32_t number, unsigned n, unsigned more, hak_claim_t *cl
     uint32_t bits = choose((uint32_t)word, n, more);
     if (!bits) return false;
     uint64_t rest = word_claimed(word, bits);
-    // Acquire: pairs with the release in release: what the last owner
+    // Acquire: pairs with the release in release(): what the last owner
     // did to the slabs and descriptors is done. Seq_cst for publish (P2).
     if (!hak_cas_seq_cst(free_mask, &word, rest)) continue;
     claim->source = claimed(number, word, bits);
@@ -202,7 +202,7 @@ HAK_INLINE bool find_in(bool in_part, unsigned level, unsigned band, unsigned n,
 // Searches the bands up to last in their order, then the empty SuperSlabs.
 static bool find_to(unsigned last, unsigned n, unsigned more, hak_claim_t *claim) {
   unsigned part = hak_high_bit(n), all = part + ((n & (n - 1)) != 0);
-  // Of n + step - 1 neighbours, n are at a multiple of step, the second bit of hak_pool_at.
+  // Any n + step - 1 neighbours hold n from a multiple of step on. step: hak_pool_at's second bit.
   if (more >= HAK_SLABS_PER_SUPERSLAB) all = hak_high_bit(2 * (n + hak_low_bit(more - 1)) - 3);
   for (unsigned band = HAK_BAND_FIRST; band <= last; band++)
     if ((part != all && find_in(true, part, band, n, more, claim)) ||
@@ -318,7 +318,7 @@ static uint32_t purge(uint32_t number, uint32_t which, bool early) {
     if (!bits || (uint32_t)word == HAK_ALL_FREE) return 0;
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
-  if (huge) { // else all of it would stay; dirty says so of the other slabs
+  if (huge) { // else all of it would stay; dirty is set for the other slabs already
     hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
     hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
   }
@@ -327,7 +327,7 @@ static uint32_t purge(uint32_t number, uint32_t which, bool early) {
     unsigned first, n;
     run = hak_low_run(rest, &first, &n);
     char *start = (char *)superslab->base + ((size_t)first << HAK_SLAB_SHIFT);
-    // Relaxed: only the holder of the slabs reads it, see take.
+    // Relaxed: only the holder of the slabs relies on it, see take.
     if (!hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT)) continue;
     atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
     if (early) atomic_fetch_or_explicit(&superslab->purged, run, memory_order_relaxed);

@@ -78,7 +78,7 @@ void hak_pool_trimmed(const hak_slab_t *slab);
 unsigned hak_pool_trim_idle(unsigned keep);
 // Number of empty SuperSlabs kept whatever the load: HAKMEM_LRU_CAP and HAKMEM_LRU_SHARE.
 unsigned hak_pool_kept(void);
-// Number kept now, after a swinging load has needed some again.
+// Number kept now: more after a swinging load has needed some again; 0 near a limit.
 unsigned hak_pool_keep_now(void);
 // Once a second does as hak_pool_trim_idle beyond hak_pool_kept, then gives back the pages of
 // free slabs that nobody needed for as long. Both go in parts, so that no call takes long, except

@@ -6,7 +6,7 @@
 
 // Part of what a slab or run has left over behind its blocks goes before them instead
 // (colours); the class of 1 KiB gives up a block for that. Blocks of whole pages stay aligned
-// to pages, and smaller blocks keep an alignment that a program may ask for.
+// to pages, and blocks below 1 KiB keep alignments of 256 and 512, which a program may ask for.
 #define GIVEN_UP(bytes) ((bytes) == 1024)
 #define CAPACITY(bytes, slabs) ((slabs) * HAK_SLAB_SIZE / (bytes) - GIVEN_UP(bytes))
 #define LEFT_OVER(bytes, slabs) ((slabs) * HAK_SLAB_SIZE - CAPACITY(bytes, slabs) * (bytes))

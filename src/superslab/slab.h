@@ -48,7 +48,7 @@ void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap);
 // Whether a slab that heap's thread remembers, now perhaps another heap's, is PARTIAL in heap.
 HAK_INLINE bool hak_slab_is_partial_of(hak_slab_t *slab, hak_heap_t *heap) {
   // Acquire, and before the owner: pairs with the release in hak_slab_settle. If another made it
-  // PARTIAL, its owner is seen to have changed; if this thread did, none takes it (R3: FULL ones).
+  // PARTIAL, its owner is seen to have changed; if this thread did, no other takes it (R3: FULL).
   return hak_load_acquire(&slab->place) == HAK_PLACE_PARTIAL && hak_slab_owner(slab) == heap;
 }
 
@@ -82,7 +82,7 @@ HAK_INLINE size_t hak_slab_gap(const hak_slab_t *slab) {
   return (size_t)(slab->start - hak_slab_start(slab));
 }
 
-// Make freshly acquired slabs an ACTIVE slab of the class / nobody's, before the pool gets them.
+// Make freshly acquired slabs an ACTIVE slab of the class / an empty slab nobody's, for the pool.
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class);
 void hak_slab_clear(hak_slab_t *slab);
 

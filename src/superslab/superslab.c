@@ -95,7 +95,7 @@ static uint32_t reserve_range(size_t size) {
   return 0;
 }
 
-// Returns for how many numbers; 0 if refused: no memory, and every request is ENOMEM.
+// Returns for how many numbers it reserved; 0 if refused: no memory, and every request is ENOMEM.
 static uint32_t reserve_descriptors(size_t numbers) {
   for (; numbers >= commit_step; numbers = hak_align_down(numbers / 2, commit_step)) {
     size_t size =

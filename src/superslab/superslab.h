@@ -92,8 +92,8 @@ void hak_superslab_after_fork(void);
 // Called when the limit of the address space (RLIMIT_AS) has changed, or may have. Gives back
 // what is reserved for future SuperSlabs and their descriptors, as far as it would not have
 // been reserved under this limit, and, if there would be no range, also the places in it
-// without memory. Takes room for descriptors that was given back before again if the limit
-// allows it. A thread that finds another one in here yields to it a limited number of times.
+// without memory. Takes again the room for descriptors that it gave back, if the limit allows
+// it. A thread that finds another one in here yields to it a limited number of times.
 void hak_superslab_fit(size_t limit);
 
 // Numbers handed out so far are 1 .. hak_superslab_count() - 1.

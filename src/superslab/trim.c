@@ -121,7 +121,7 @@ static uint32_t trim_tiny(hak_slab_t *slab) {
     char *from = hak_slab_start(slab) + first * page;
     given += discard(from, from + n * page);
   }
-  if (gone & unused) slab->zeroed = true; // except the page where carving goes on: not again
+  if (gone & unused) slab->zeroed = true; // not the page where carving goes on; none goes twice
   return given;
 }
 

@@ -143,8 +143,8 @@ HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t slack) {
   return slack <= place - HAK_TAIL && hak_seal_edge_whole(p, place, slack);
 }
 
-// Frees blocks outside this thread's tiny slabs, and all of them if frees are not plain. A seal
-// within the blocks of a slab or run in use shows that the pointer is one of them.
+// Frees blocks outside this thread's tiny slabs, and inside too unless hak_secret.plain. A seal in
+// the blocks of a slab or run in use shows that the pointer is one of them, whoever owns it.
 HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *p,
                                       const char *function) {
   slab -= slab->offset; // 0 in a head; any number in a free slab

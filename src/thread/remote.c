@@ -17,8 +17,8 @@ static void *tail_of(const hak_remote_entry_t *entry) {
   return (char *)hak_align_down((uintptr_t)head_of(entry), HAK_SLAB_SIZE) + entry->tail;
 }
 
-// The last block of the chain heads the remote word: it was handed over last time already.
-// Takes it off the chain and reports it. False: the chain has no other block.
+// The last block of the chain heads the remote word (in put: the free list): it was handed over
+// last time already. Takes it off the chain and reports it. False: the chain has no other block.
 HAK_COLD static bool twice(hak_remote_entry_t *entry, hak_slab_t *slab, const char *function) {
   void *block = tail_of(entry), *before = head_of(entry);
   entry->chain -= (uint64_t)1 << HAK_REMOTE_COUNT_SHIFT;

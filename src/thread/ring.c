@@ -127,8 +127,8 @@ _Static_assert(HAK_SUPERSLABS_MAX_SHIFT + HAK_SLABS_SHIFT + HAK_KEPT_LENGTH_BITS
 #define REGRETS_PER_DOUBLING 4
 #define IDLE_MS 1000
 
-// Up to HAK_CROWD threads may each keep as much as the option says; more threads share that
-// amount, as threads that sleep keep their runs.
+// Up to HAK_CROWD threads may each keep as much as the option says; more threads share HAK_CROWD
+// times that amount, as threads that sleep keep their runs.
 static uint32_t most_slabs(void) {
   uint32_t most = (uint32_t)(hak_option(L25_RING_BYTES) >> HAK_SLAB_SHIFT);
   uint32_t threads = hak_load_relaxed(&hak_heap_threads);

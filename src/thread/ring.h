@@ -76,7 +76,7 @@ hak_slab_t *hak_ring_take_run(hak_heap_t *heap, unsigned n, size_t alignment);
 void hak_ring_keep_run(hak_heap_t *heap, hak_slab_t *head);
 // Releases all kept runs.
 void hak_ring_release_runs(hak_heap_t *heap);
-// The same if they have not been used for a second. To be called now and then.
+// The same if no run was asked for in the last second. To be called now and then.
 void hak_ring_tend(hak_heap_t *heap);
 
 #endif

@@ -135,7 +135,7 @@ void hak_sparse_forget(hak_heap_t *heap) {
 
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) != HAK_KIND_L2) return;
-  if (!hak_sparse_went_early(slab)) { // a fresh run on used memory
+  if (!hak_sparse_went_early(slab)) { // a fresh run on used memory, where one got empty
     if (slab->carved != 0 || slab->zeroed || heap->trimmed_gone == 0) return;
     heap->trimmed_gone--;
   }

@@ -4,8 +4,8 @@
 // Looks, as a rule a second apart, find PARTIAL tiny slabs that twice had few live blocks, or
 // were half free and unchanged, and L2 blocks that were free both times. L2 runs of a class
 // that shrinks are trimmed without waiting for that, as their thread may soon sleep. If such
-// pages are needed again soon, that is a regret; after a few regrets there is a pause, each
-// longer than the one before. In a crowd of threads empty runs in front wait in the same
+// pages are needed again soon, that is a regret; after a few regrets early trims pause, each
+// time longer than the last. In a crowd of threads empty runs in front wait in the same
 // queue, and go back whole (docs/decisions/0020-idle.md).
 //
 // Owner only. Tests: test/unit/test_sparse.c.

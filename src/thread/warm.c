@@ -19,7 +19,7 @@
 // PARTIAL slabs looked at for one whose SuperSlab does not drain.
 #define LOOK_AT 4
 
-// A tiny class may have one unused slab per so many. An L2 class may have every second run unused:
+// A tiny class may have one unused slab per SLABS_PER_SPARE slabs, an L2 class every second run:
 // one that goes back and is taken anew elsewhere is cold memory (docs/decisions/0010-warm-pool.md).
 #define SLABS_PER_SPARE 3
 #define RUNS_PER_SPARE 2
@@ -205,7 +205,7 @@ void hak_warm_drop(hak_heap_t *heap) { drop(heap, false); }
 
 bool hak_warm_drop_many(hak_heap_t *heap) {
   uint64_t mapped = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SLAB_SHIFT;
-  // As if the other heaps had as many.
+  // Counts as if each other heap had as many.
   if ((uint64_t)heap->spares * hak_heap_count() * MAPPED_PER_SPARE <= mapped) return false;
   return drop(heap, false);
 }

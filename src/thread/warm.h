@@ -58,7 +58,7 @@ void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab);
 void hak_warm_drop(hak_heap_t *heap);
 bool hak_warm_drop_many(hak_heap_t *heap);
 void hak_warm_drop_draining(hak_heap_t *heap);
-// Whether one has begun to drain since hak_warm_drop_draining was called last.
+// Whether a SuperSlab has begun to drain since hak_warm_drop_draining was called last.
 HAK_INLINE bool hak_warm_draining(const hak_heap_t *heap) {
   // Relaxed: one that began this moment is seen at the next look.
   return heap->drainings != (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
