@@ -36,8 +36,8 @@ HAK_NOINLINE void *hak_api_alloc(size_t size);
 HAK_COLD void *hak_api_no_memory(void);
 // Whether a and b lie in the same program or library; false if that cannot be known.
 HAK_COLD bool hak_api_same_object(uintptr_t a, uintptr_t b);
-// operator delete with the size (and alignment) that the program requested. A size that cannot be
-// right is reported; the default library frees the block nonetheless.
+// operator delete with the size (and alignment) that the program says it requested. A size that
+// cannot be right is reported; the default library frees the block nonetheless.
 HAK_NOINLINE void hak_api_delete_sized(void *p, size_t alignment, size_t size);
 // Whether a request of size bytes, with any alignment, can have led to the block. Exact only in
 // the secure library.

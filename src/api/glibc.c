@@ -141,7 +141,7 @@ HAK_EXPORT int mallopt(int parameter, int value) {
   switch (parameter) {
   // Always so here: a bad free is reported (3) and aborts unless HAKMEM_ABORT=0.
   case M_CHECK_ACTION: return (value & 3) == (hak_option(ABORT) ? 3 : 1);
-  // Number of arenas from which glibc computes a limit of it; the number of heaps has no limit.
+  // glibc, from this many arenas on, computes a limit of their number; here heaps have no limit.
   case M_ARENA_TEST: return 1;
   // Blocks above 1 MiB are mappings of their own, whatever the program requests;
   // only a request for exactly this is accepted.

@@ -103,8 +103,8 @@ static void add_totals(hak_report_t *r) {
   t->live_blocks = r->l25_live + r->huge_live + guarded + hak_load_relaxed(&hak_first_counts.live);
   t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes) + first;
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
-    // Words of a running thread are read one after the other: the later one (live) may exceed the
-    // earlier one (allocs), and the sum of the latter may be below zero.
+    // Words of a running thread are read one after the other: live, read later, may exceed allocs,
+    // and the sum of allocs may be below zero.
     if ((int64_t)r->classes[c].allocs < (int64_t)r->classes[c].live)
       r->classes[c].allocs = r->classes[c].live;
     *(c < HAK_TINY_CLASSES ? &t->tiny_allocs : &t->l2_allocs) += r->classes[c].allocs;

@@ -52,7 +52,7 @@ HAK_INLINE void hak_regret_done(hak_regret_t *regret, uint64_t now) {
 }
 
 // Memory of this kind is needed: a regret if some went back within the last `soon` ms. Not in a
-// pause: memory needed then went back before it, and one load would make it longer and longer.
+// pause: what is needed then went back before it, and the same load would make it ever longer.
 HAK_INLINE void hak_regret_needed(hak_regret_t *regret, uint64_t now, uint64_t size,
                                   hak_regret_rule_t rule) {
   if (now - hak_load_relaxed(&regret->done_at) > rule.soon || hak_regret_pauses(regret, now, size))

@@ -90,8 +90,8 @@ typedef enum {
 #define HAK_REMOTE_POINTER_MASK (((uint64_t)1 << HAK_REMOTE_COUNT_SHIFT) - 1)
 
 // Two cache lines. Every free reads the first, whoever owns the slab; it is written when the slab
-// changes hands, else rarely (thin, looked, roomy, early). The second belongs to the owner; other
-// threads touch it once per batch of blocks they hand over (docs/decisions/0002).
+// changes hands or an L2.5 block is resized, else rarely (thin, looked, roomy, early, zeroed). The
+// second is the owner's; others touch it once per batch they hand over (docs/decisions/0002).
 // The words that statistics read at any time are atomic whatever the slab is used for.
 struct hak_slab {
   _Atomic(hak_heap_t *) local; // tiny: the owning heap; NULL sends free to the slow path
@@ -331,7 +331,7 @@ struct hak_heap {
   _Atomic uint32_t state;                         // HAK_HEAP_*
   _Atomic uint32_t next_orphan[HAK_ORPHAN_LISTS]; // links, by heap number (protocol H2)
   _Atomic uint32_t listed;                        // bit l: on list l
-  _Atomic uint32_t posts;                  // of a commons: posts since the last adoption or drain
+  _Atomic uint32_t posts;                  // of a commons: since an adopter or a due poster took it
   _Atomic bool common;                     // a commons (thread/commons.h); set before it is found
   _Atomic uint32_t emptied;                // slabs emptied since the inbox was taken (protocol R3)
   _Atomic uint32_t emptied_due;            // emptied slabs before others look again

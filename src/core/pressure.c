@@ -50,7 +50,7 @@ static bool limit_from(const char *mount, const char *group, const char *file) {
   return true;
 }
 
-// Reads a v2 group's limits, unless HAKMEM_MEMORY_LIMIT is set. The root group has neither file.
+// Unless HAKMEM_MEMORY_LIMIT is set: a v2 group's limits. It has both files, the root group none.
 static void limits_from(const char *group) {
   if (hak_option(MEMORY_LIMIT) != 0) return;
   if (limit_from("/sys/fs/cgroup/", group, "/memory.max"))

@@ -17,7 +17,7 @@ typedef struct {
 // (`%8u`, left-aligned `%-8s`). Every %u argument must be a uint64_t.
 void hak_print(hak_print_t *out, const char *format, ...);
 void hak_print_flush(hak_print_t *out);
-// Writes the digits of value and a 0 so that they end at end; returns their start.
+// Writes the digits of value and a NUL so that they end at end; returns their start.
 const char *hak_print_number(char *end, uint64_t value, unsigned base);
 
 // "hakmem: ..." and a newline to stderr in one write.
