@@ -82,8 +82,10 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
   uint64_t plausible = 0;
   // The owner writes the words one after the other, and this thread may lose its processor between
-  // two loads: what was read belongs together if none of the words has changed meanwhile.
-  for (unsigned tries = 0; tries < 16; tries++) {
+  // two loads: what was read belongs together if none of the words has changed meanwhile. Or the
+  // owner has lost its processor between two stores: then it is to get one.
+  for (unsigned tries = 0; tries < 32; tries++) {
+    if (tries >= 16) hak_os_yield();
     uint64_t remote = hak_load_acquire(&slab->remote);
     uint64_t allocs = tiny ? hak_load_acquire(&slab->allocs) : 0;
     uint64_t left = hak_load_acquire(tiny ? &slab->frees_left : &slab->mask);
