@@ -150,6 +150,15 @@ static void teach(void) {
   CHECK(producer.heap->others > 0);
 }
 
+// The commons that has slabs of the producer's.
+static hak_heap_t *common_of_lot(void) {
+  hak_heap_t *common = NULL;
+  for (unsigned i = 0; i < slabs(40); i++)
+    if (hak_slab_owner(slab_of(lot.blocks[i]))->common) common = hak_slab_owner(slab_of(lot.blocks[i]));
+  CHECK(common != NULL);
+  return common;
+}
+
 static const size_t sizes[] = {256, 1000, 1100, 2048};
 
 static void found_by_who_needs_one(void) {
@@ -259,10 +268,7 @@ static void is_looked_after(void) {
   set_up(1000);
   start(&producer);
   teach();
-  hak_heap_t *common = NULL;
-  for (unsigned i = 0; i < slabs(40); i++)
-    if (hak_slab_owner(slab_of(lot.blocks[i]))->common) common = hak_slab_owner(slab_of(lot.blocks[i]));
-  CHECK(common != NULL);
+  hak_heap_t *common = common_of_lot();
   common->posts = 0;
   unsigned every = 1;
   while (!hak_commons_due(common)) every++;
@@ -376,10 +382,7 @@ static void taken_for_good(void) {
   set_up(1000);
   start(&producer);
   teach();
-  hak_heap_t *common = NULL;
-  for (unsigned i = 0; i < slabs(40); i++)
-    if (hak_slab_owner(slab_of(lot.blocks[i]))->common) common = hak_slab_owner(slab_of(lot.blocks[i]));
-  CHECK(common != NULL);
+  hak_heap_t *common = common_of_lot();
   common->state = HAK_HEAP_CLAIMED;
   uint64_t before = heaps_stat(HAK_STAT_commons_give), adopted = heaps_stat(HAK_STAT_refill_commons);
   release(part(&lot, 0, slabs(40)));
