@@ -307,12 +307,19 @@ static bool read_settings(void) {
   return n > 0 && (size_t)n < sizeof pattern - 32;
 }
 
+// Reads up to size bytes of a file; returns their number, -1 on errors.
+static long read_once(const char *name, char *text, size_t size) {
+  long fd = syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  long n = syscall(SYS_read, fd, text, size);
+  syscall(SYS_close, fd);
+  return n;
+}
+
 // When the process began, before any exec, in seconds since 1970; UINT64_MAX if not known.
 static uint64_t began_seconds(void) {
   char text[1024];
-  long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
-  long n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof text - 1);
-  if (fd >= 0) syscall(SYS_close, fd);
+  long n = read_once("/proc/self/stat", text, sizeof text - 1);
   text[n > 0 ? n : 0] = '\0';
   const char *at = strrchr(text, ')'); // ends the program's name, which is the second field
   for (unsigned field = 2; at != NULL && field < 22; field++) at = strchr(at + 1, ' ');
@@ -379,9 +386,7 @@ static bool map_state(void) {
 
 static void write_note(void) {
   char text[MAX_NOTE];
-  int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
-  long n = fd >= 0 ? syscall(SYS_read, fd, text, sizeof text) : 0;
-  if (fd >= 0) syscall(SYS_close, fd);
+  long n = read_once("/proc/self/cmdline", text, sizeof text);
   if (n <= 0 || !next_chunk(1)) return;
   unsigned char *at = me.at;
   *at++ = TRACE_NOTE;

@@ -517,20 +517,17 @@ static uint32_t sweep(uint32_t number) {
 
 bool hak_pool_tend(void) {
   uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&tended_at);
-  // Signed: another thread may have read the clock later, and stored its time before.
   uint32_t rest = hak_load_relaxed(&going);
-  if ((int64_t)(now - last) < (rest ? PART_MS : TEND_MS)) return false;
-  if (!hak_cas_relaxed(&tended_at, &last, now)) return false;
+  if (!hak_is_due(&tended_at, now, rest ? PART_MS : TEND_MS)) return false;
   if (!hak_is_due(&looked_at, now, TEND_MS)) {
     if (rest) trim_part(rest, now - last);
     return false;
   }
-  bool is_due = (int64_t)(now - hak_load_relaxed(&second_at)) >= CALM_MS;
+  bool is_due = hak_is_due(&second_at, now, CALM_MS);
   hak_mapped_look();
   bool low = hak_mapped_near_limit();
   if (low) hak_pool_trim(0);
   if (is_due) {
-    hak_store_relaxed(&second_at, now);
     rest = idle_beyond(hak_pool_kept());
     hak_store_relaxed(&going_all, rest);
     hak_store_relaxed(&empty_low, hak_load_relaxed(&empty_count));

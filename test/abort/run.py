@@ -30,11 +30,13 @@ def main():
     environment |= dict(pair.split("=", 1) for pair in args.set)
     if args.go_on:
         environment["HAKMEM_ABORT"] = "0"
-    reader, writer = os.pipe()
-    os.close(reader)
+    stderr = subprocess.PIPE
+    if args.deaf:
+        reader, stderr = os.pipe()
+        os.close(reader)
     done = subprocess.run([args.program, args.case, args.function], env=environment, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=writer if args.deaf else subprocess.PIPE, timeout=50)
+                          stderr=stderr, timeout=50)
     announced = [line[len("expect: "):] for line in done.stdout.splitlines()
                  if line.startswith("expect: ")]
     wrong = []

@@ -271,8 +271,8 @@ static void is_looked_after(void) {
   hak_heap_t *common = common_of_lot();
   common->posts = 0;
   unsigned every = 1;
-  while (!hak_commons_due(common)) every++;
-  CHECK(every > 1 && every < 100);
+  while (!hak_commons_due(common)) CHECK(++every < 100);
+  CHECK(every > 1);
   for (unsigned i = 1; i < every; i++) CHECK(!hak_commons_due(common));
   common->state = HAK_HEAP_CLAIMED;
   for (unsigned i = 0; i < every; i++) CHECK(hak_commons_due(common));
