@@ -3,8 +3,9 @@
 Every benchmark gets LEAST_ROUNDS. In the time that is left, benchmarks get more rounds as
 long as their interval is wide; settled ones are not run again. Within a round the order is
 random, and a benchmark runs under all allocators or not at all. But for an allocator that
-takes several times as long as the others, fewer rounds leave no doubt: within a budget it
-is left out of further rounds, and has no interval.
+takes several times as long as the others, or is far behind the fastest after two rounds,
+fewer rounds leave no doubt: within a budget it is left out of further rounds, which gives
+those that may be first more of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ LEAST_ROUNDS = 4     # of every benchmark, if the budget allows
 MOST_ROUNDS = 25     # with a budget
 SETTLED = 0.02       # half width of an interval (as a logarithm) up to which it is narrow enough
 OUTCLASSED = (8, 4)  # multiples of the benchmark's typical time: after one round, after two or more
+BEHIND = 1.5          # multiple of the fastest allocator's time, each in its fastest run, after two rounds
 RESERVE = 0.97       # share of the budget for running; the rest is for tables, page and charts
 
 
@@ -119,11 +121,18 @@ class Schedule:
         took = {a.name: statistics.median(walls) for a in self.session.allocators
                 if (walls := self.session.values(b.name, a.name, "wall_s"))}
         typical = statistics.median(took.values()) if took else 0.0
-        slow = {(b.name, name) for name, wall in took.items() if wall > factor * typical and name != self.reference}
-        if slow - self.session.enough:
+        slow = {(b.name, name) for name, wall in took.items() if wall > factor * typical} | self.behind(b)
+        slow.discard((b.name, self.reference))
+        if slow := slow - self.session.enough:
             self.session.enough |= slow
             del self.costs[b.name][:-1]
             self.costs[b.name][0] = max(0.0, self.costs[b.name][0] - sum(took[name] for _, name in slow))
+
+    def behind(self, b: Benchmark) -> set[tuple[str, str]]:
+        """The allocators that will not be the fastest in this benchmark."""
+        least = {a.name: min(ran) for a in self.session.allocators
+                 if len(ran := self.session.values(b.name, a.name, b.metric)) > 1}
+        return {(b.name, name) for name, t in least.items() if t > BEHIND * min(least.values())}
 
     def pace(self, number: int, least: int) -> None:
         """Within a budget, disturbed runs are repeated only if the least rounds do not suffer."""

@@ -650,6 +650,14 @@ class Budget(unittest.TestCase):
             self.schedule(clock, 25, 30)
             self.assertEqual(left_out.index(True), rounds)
 
+    def test_who_will_not_be_first_makes_room_for_those_who_may(self):
+        clock = Clock({"a": 1}, {"a": 0.3})
+        clock.allocators += [Allocator("near"), Allocator("far")]
+        clock.walls = dict.fromkeys(("system", "hakmem", "near", "far"), [1.0])
+        clock.figures = {("a", "near"): [1.0, 2.0], ("a", "far"): [1.2, 1.2]}  # hakmem's fastest takes 0.7
+        self.schedule(clock, 25, 30)
+        self.assertEqual(clock.enough, {("a", "far")})
+
     def test_what_was_measured_before_an_interrupt_counts(self):
         clock = Clock({"a": 1, "b": 1}, {"a": 0.3, "b": 0.3})
         once = clock.once
