@@ -7,6 +7,7 @@
 #include "api/stats.h"
 #include "hakmem/hakmem.h"
 #include "pool/huge.h"
+#include "pool/huge_cache.h"
 #include "pool/l25.h"
 #include "thread/audit.h"
 #include "thread/first.h"
@@ -213,6 +214,16 @@ static void cut_in_place(const hak_block_t *block, void *p, size_t size) {
   else if (block->kind == HAK_KIND_FREE) (void)hak_huge_resize(p, size);
 }
 
+// Nor is there memory for another block to move to: gives back what is kept, which may be enough for
+// the growth alone.
+static HAK_COLD void *grow_huge_again(void *p, size_t usable, size_t size) {
+  if (size <= usable || !hak_huge_cache_may_serve(size - usable)) return NULL;
+  hak_heap_t *heap = hak_heap_enter();
+  hak_heap_reclaim_all(heap, 0);
+  if (heap) hak_heap_leave(heap);
+  return hak_huge_resize(p, size + HAK_TAIL);
+}
+
 static void *resize(void *p, size_t size, const char *function) {
   hak_block_t block;
   if (!hak_front_find(p, function, &block)) {
@@ -224,9 +235,10 @@ static void *resize(void *p, size_t size, const char *function) {
   bool moves = block.kind == HAK_KIND_L25 && size > HAK_L2_MAX && size < block.usable / 2;
   void *q = moves ? NULL : resize_in_place(&block, p, size);
   if (!q) {
-    q = move(p, block.usable, size, function);
-    if (q == p && !HAK_SECURE) cut_in_place(&block, p, size);
-    return q;
+    void *moved = move(p, block.usable, size, function);
+    if (moved == p && !HAK_SECURE) cut_in_place(&block, p, size);
+    if (moved || block.kind != HAK_KIND_FREE) return moved;
+    if (!(q = grow_huge_again(p, block.usable, size))) return NULL;
   }
   reseal(q, size);
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
@@ -283,7 +295,7 @@ static bool shrunk_to(const hak_block_t *block, size_t size) {
 // Or may have grown it to size by steps.
 static bool grown_to(const hak_block_t *block, size_t size) {
   bool can = !HAK_SECURE && (block->kind == HAK_KIND_TINY || block->kind == HAK_KIND_L2);
-  return can && served_by(block, 1, size + size / 4);
+  return can && size <= block->usable && served_by(block, 1, size + size / 4);
 }
 
 bool hak_api_is_of_size(const hak_block_t *block, size_t size) {

@@ -321,7 +321,7 @@ static void remote_tiny(void) { remote(64); }
 static void remote_l2(void) { remote(6000); }
 static void remote_l25(void) { remote(100000); }
 
-// The owner frees, then another thread does.
+// Two threads free it, once each.
 static void *free_it(void *p) {
   misuse(p);
   return NULL;
@@ -472,6 +472,8 @@ static void sized(size_t alignment, size_t asked, size_t claimed) {
   misuse(q); // reported only once
 }
 static void size_max_for_1(void) { sized(16, 1, SIZE_MAX - 3); }
+// A quarter more than that is 1000 in 64 bits (grown_to, src/api/malloc.c).
+static void size_wraps_for_1000(void) { sized(16, 1000, (SIZE_MAX / 5 + 200) * 4 + 1); }
 static void size_1_for_24(void) { sized(16, 24, 1); }
 static void size_33_for_24(void) { sized(16, 24, 33); }
 static void size_100_for_1000(void) { sized(16, 1000, 100); }
@@ -604,7 +606,7 @@ static const struct {
     CASE(inside_tiny_remote), CASE(inside_l2_first), CASE(inside_l2_middle), CASE(inside_l2_last), CASE(inside_l25_slab),
     CASE(inside_l25_far), CASE(before_tiny_remote), CASE(before_l2), CASE(before_l25),
     CASE(inside_huge_first), CASE(inside_huge_page), CASE(inside_huge_far),
-    CASE(size_max_for_1), CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
+    CASE(size_max_for_1), CASE(size_wraps_for_1000), CASE(size_1_for_24), CASE(size_33_for_24), CASE(size_100_for_1000), CASE(size_1025_for_1000),
     CASE(size_800_for_1000), CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_3500_for_5500_borrowed),
     CASE(size_100000_for_300000),
     CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),

@@ -459,6 +459,28 @@ static void kept_for_what_cannot_be_had(void) {
 }
 ISOLATED(kept_for_what_cannot_be_had)
 
+// A block that cannot be copied, for lack of memory, still grows by what is kept in SuperSlabs.
+static void grown_by_what_is_kept(void) {
+  enum { BLOCKS = 1200 };
+  set_up(0);
+  hak_option(LRU_CAP) = 64, hak_option(LRU_SHARE) = 0;
+  static void *p[BLOCKS];
+  unsigned char *huge = hak_malloc(100 * MIB);
+  CHECK(huge);
+  fill(huge, 100 * MIB, 1);
+  for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(50000)) != NULL);
+  for (unsigned i = 0; i < BLOCKS; i++) hak_free(p[i]);
+  CHECK(hak_mapped.superslab_bytes >= 48 * MIB);
+  if (EMULATED) return; // qemu does not set such limits
+  struct rlimit limit = {(status_kib("VmData:") << 10) + 8 * MIB, RLIM_INFINITY};
+  CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
+  CHECK(hak_realloc(huge, 400 * MIB) == NULL && errno == ENOMEM);
+  CHECK((huge = hak_realloc(huge, 140 * MIB)) != NULL);
+  CHECK(filled(huge, 100 * MIB, 1));
+  hak_free(huge);
+}
+ISOLATED(grown_by_what_is_kept)
+
 // A trim keeps the given amount in all: kept mappings first, then SuperSlabs.
 static void trimmed_to_a_sum(void) {
   enum { BLOCKS = 24 };
@@ -637,6 +659,7 @@ int main(void) {
     ISOLATED_TEST(nothing_near_the_limit),
     ISOLATED_TEST(untouched_near_the_limit),
     ISOLATED_TEST(kept_for_what_cannot_be_had),
+    ISOLATED_TEST(grown_by_what_is_kept),
     ISOLATED_TEST(trimmed_to_a_sum),
     ISOLATED_TEST(refused_calls),
     ISOLATED_TEST(refused_unmaps_are_tried_again),
