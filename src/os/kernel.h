@@ -1,5 +1,5 @@
 // kernel.h: the system calls on memory, used by os_linux.c alone. Test builds can simulate
-// another kernel (kernel_testing.c):
+// another kernel (test/os_testing.c):
 //
 //   HAK_OS_PAGE=16384 in the environment: OS pages of that size. Mappings lie at multiples
 //   of it. A call on part of such a page, which that kernel would refuse or extend, ends

@@ -119,9 +119,6 @@ enum {
 void hak_os_fault(unsigned kinds, uint64_t skip, bool once);
 uint64_t hak_os_fault_calls(void);    // calls of those kinds since hak_os_fault
 bool hak_os_fault_due(unsigned kind); // counts a call; true if it is to fail
-
-// Value of an environment variable, NULL if unset or if the process is setuid.
-const char *hak_os_env(const char *name);
 #endif
 
 #endif

@@ -42,26 +42,6 @@ static inline void restore_errno(const int *saved) { errno = *saved; }
 #define KEEP_ERRNO __attribute__((cleanup(restore_errno))) HAK_UNUSED const int saved_errno_ = errno
 
 #if HAK_TESTING
-static _Atomic unsigned fault_kinds;
-static _Atomic uint64_t fault_skip, fault_calls;
-static _Atomic bool fault_once;
-
-void hak_os_fault(unsigned kinds, uint64_t skip, bool once) {
-  hak_store_seq_cst(&fault_kinds, 0u);
-  hak_store_seq_cst(&fault_skip, skip);
-  hak_store_seq_cst(&fault_once, once);
-  hak_store_seq_cst(&fault_calls, (uint64_t)0);
-  hak_store_seq_cst(&fault_kinds, kinds);
-}
-
-uint64_t hak_os_fault_calls(void) { return hak_load_seq_cst(&fault_calls); }
-
-bool hak_os_fault_due(unsigned kind) {
-  if (!(hak_load_seq_cst(&fault_kinds) & kind)) return false;
-  uint64_t n = hak_fetch_add_relaxed(&fault_calls, 1);
-  uint64_t skip = hak_load_seq_cst(&fault_skip);
-  return hak_load_seq_cst(&fault_once) ? n == skip : n >= skip;
-}
 #define FAULTY(kind) hak_os_fault_due(kind)
 #else
 #define FAULTY(kind) false
@@ -291,19 +271,6 @@ char **hak_os_environ(void) {
   char **argv = (char **)(__libc_stack_end + 1);
   return argc >= 0 && argc < ARGUMENTS_MOST && !argv[argc] ? argv + argc + 1 : NULL;
 }
-
-#if HAK_TESTING
-const char *hak_os_env(const char *name) {
-  char **entry = hak_os_environ();
-  if (!entry) return NULL;
-  for (; *entry; entry++) {
-    const char *a = *entry, *b = name;
-    while (*b && *a == *b) a++, b++;
-    if (!*b && *a == '=') return a + 1;
-  }
-  return NULL;
-}
-#endif
 
 // By syscall number: the C library's functions are cancellation points, but free is not one.
 int hak_os_open_write(const char *path) {

@@ -1,12 +1,14 @@
-// kernel_testing.c: kernel.h in test builds.
+// os_testing.c: part of the library in test builds: system calls that fail when a test wants it,
+// and the calls of os/kernel.h.
 
 #define _GNU_SOURCE
 #include "os/kernel.h"
 
-#if HAK_TESTING
 #include <errno.h>
 
+#include "base/atomic.h"
 #include "base/bits.h"
+#include "core/print.h"
 #include "os/os.h"
 
 // The removal of a mapping is ordered before the mapping that takes its place: the kernel holds a
@@ -21,13 +23,39 @@ static char mappings;
 #define COMES() ((void)0)
 #endif
 
+static _Atomic unsigned fault_kinds;
+static _Atomic uint64_t fault_skip, fault_calls;
+static _Atomic bool fault_once;
+
+void hak_os_fault(unsigned kinds, uint64_t skip, bool once) {
+  hak_store_seq_cst(&fault_kinds, 0u);
+  hak_store_seq_cst(&fault_skip, skip);
+  hak_store_seq_cst(&fault_once, once);
+  hak_store_seq_cst(&fault_calls, (uint64_t)0);
+  hak_store_seq_cst(&fault_kinds, kinds);
+}
+
+uint64_t hak_os_fault_calls(void) { return hak_load_seq_cst(&fault_calls); }
+
+bool hak_os_fault_due(unsigned kind) {
+  if (!(hak_load_seq_cst(&fault_kinds) & kind)) return false;
+  uint64_t n = hak_fetch_add_relaxed(&fault_calls, 1);
+  uint64_t skip = hak_load_seq_cst(&fault_skip);
+  return hak_load_seq_cst(&fault_once) ? n == skip : n >= skip;
+}
+
+// ---------------------------------------------------------------------------
+// The calls.
+
 #define HIGH ((uintptr_t)1 << 52) // added to simulated addresses
 
 static size_t page, real_page;
 
 size_t hak_kernel_page(size_t size) {
   size_t wanted = 0;
-  const char *text = hak_os_env("HAK_OS_PAGE");
+  const char *text = NULL;
+  for (char **entry = hak_os_environ(); entry && *entry && !text; entry++)
+    text = hak_skip(*entry, "HAK_OS_PAGE=");
   for (; text && *text >= '0' && *text <= '9'; text++) wanted = wanted * 10 + (size_t)(*text - '0');
   real_page = size;
   return page = hak_is_pow2(wanted) && wanted > size ? wanted : size;
@@ -86,4 +114,3 @@ void *hak_kernel_mremap(void *p, size_t old_size, size_t new_size, int flags, vo
   COMES();
   return now;
 }
-#endif
