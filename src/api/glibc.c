@@ -8,7 +8,6 @@
 
 #include "api/stats.h"
 #include "core/options.h"
-#include "core/print.h"
 #include "hakmem/hakmem.h"
 #include "pool/huge.h"
 #include "superslab/shared_pool.h"
@@ -17,8 +16,6 @@
 #include "thread/first.h"
 #include "thread/guard.h"
 #include "thread/heap.h"
-#include "thread/process.h"
-#include "thread/remote.h"
 
 HAK_API_PART(glibc);
 

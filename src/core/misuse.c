@@ -3,7 +3,6 @@
 #include "base/atomic.h"
 #include "core/module.h"
 #include "core/options.h"
-#include "core/print.h"
 #include "os/os.h"
 
 #if HAK_TESTING
@@ -19,29 +18,25 @@ void hak_misuse_finish(void) {
 }
 
 void hak_misuse_double_free(const char *function, const void *p, size_t block_size) {
-  hak_message("%s(%p): double free of a %u-byte block", function, p, (uint64_t)block_size);
-  hak_misuse_finish();
+  hak_misuse("%s(%p): double free of a %u-byte block", function, p, (uint64_t)block_size);
 }
 
 void hak_misuse_misaligned(const char *function, const void *p) {
-  hak_message("%s(%p): misaligned pointer", function, p);
-  hak_misuse_finish();
+  hak_misuse("%s(%p): misaligned pointer", function, p);
 }
 
 void hak_misuse_interior(const char *function, const void *p, const void *block,
                          size_t block_size) {
   bool before = (uintptr_t)p < (uintptr_t)block;
   uintptr_t distance = before ? (uintptr_t)block - (uintptr_t)p : (uintptr_t)p - (uintptr_t)block;
-  hak_message("%s(%p): not the start of a block; it lies %u bytes %s the %u-byte block at %p",
-              function, p, (uint64_t)distance, before ? "before" : "inside", (uint64_t)block_size,
-              block);
-  hak_misuse_finish();
+  hak_misuse("%s(%p): not the start of a block; it lies %u bytes %s the %u-byte block at %p",
+             function, p, (uint64_t)distance, before ? "before" : "inside", (uint64_t)block_size,
+             block);
 }
 
 void hak_misuse_size(const char *function, const void *p, size_t size, size_t block_size) {
-  hak_message("%s(%p): size %u does not belong to a %u-byte block", function, p, (uint64_t)size,
-              (uint64_t)block_size);
-  hak_misuse_finish();
+  hak_misuse("%s(%p): size %u does not belong to a %u-byte block", function, p, (uint64_t)size,
+             (uint64_t)block_size);
 }
 
 void hak_misuse_delete_size(const char *function, const void *p, size_t size, size_t block_size) {
@@ -56,30 +51,15 @@ void hak_misuse_delete_size(const char *function, const void *p, size_t size, si
   }
 }
 
-void hak_misuse_no_seal(const char *function, const void *p, size_t block_size) {
-  hak_message("%s(%p): the end of the block of up to %u bytes was overwritten, or it was never "
-              "allocated",
-              function, p, (uint64_t)block_size);
-  hak_misuse_finish();
-}
-
 void hak_misuse_overflow(const char *function, const void *p, size_t block_size) {
-  hak_message("%s(%p): overflow: what follows the %u-byte block was overwritten", function, p,
-              (uint64_t)block_size);
-  hak_misuse_finish();
+  hak_misuse("%s(%p): overflow: what follows the %u-byte block was overwritten", function, p,
+             (uint64_t)block_size);
 }
 
 void hak_misuse_written(const void *p, size_t block_size) {
   if (block_size)
     hak_message("use after free: the %u-byte block at %p was written to", (uint64_t)block_size, p);
   else hak_message("use after free: the link of the free block at %p was overwritten", p);
-  hak_misuse_finish();
-}
-
-void hak_misuse_lost(const void *slab, size_t block_size, uint64_t blocks) {
-  hak_message("use after free, or double free: a link among the %u-byte blocks at %p was "
-              "overwritten; %u free blocks are lost",
-              (uint64_t)block_size, slab, blocks);
   hak_misuse_finish();
 }
 
@@ -91,13 +71,6 @@ void hak_misuse_foreign(const char *function, const void *p) {
   else
     hak_message("%s(%p): not allocated by hakmem: the address belongs to %s", function, p,
                 m.name[0] ? m.name : "an anonymous mapping");
-  hak_misuse_finish();
-}
-
-void hak_misuse_forgotten(const char *function, const void *p) {
-  hak_message("%s(%p): no live block: freed before, or never allocated; what was there was given "
-              "back to the system",
-              function, p);
   hak_misuse_finish();
 }
 

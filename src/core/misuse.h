@@ -5,10 +5,11 @@
 #ifndef HAK_CORE_MISUSE_H
 #define HAK_CORE_MISUSE_H
 
-#include "base/compiler.h"
+#include "core/print.h"
 
 // Called after every message here: aborts, unless HAKMEM_ABORT=0.
 HAK_COLD void hak_misuse_finish(void);
+#define hak_misuse(...) (hak_message(__VA_ARGS__), hak_misuse_finish())
 #if HAK_TESTING
 HAK_INTERNAL extern _Atomic uint32_t hak_misuse_count; // calls of hak_misuse_finish
 #endif
@@ -20,15 +21,10 @@ HAK_COLD void hak_misuse_interior(const char *function, const void *p, const voi
                                   size_t block_size);
 // Reports what the address belongs to instead (reads /proc/self/maps).
 HAK_COLD void hak_misuse_foreign(const char *function, const void *p);
-// p lies in memory that was given back to the system with the record of its blocks.
-HAK_COLD void hak_misuse_forgotten(const char *function, const void *p);
-// Secure library: p may be a block, but has no seal. Any library: the bytes after the block's
-// block_size bytes were changed / the free block was changed (0: size not known).
-HAK_COLD void hak_misuse_no_seal(const char *function, const void *p, size_t block_size);
+// The bytes after the block's block_size bytes were changed / the free block was changed (0: size
+// not known).
 HAK_COLD void hak_misuse_overflow(const char *function, const void *p, size_t block_size);
 HAK_COLD void hak_misuse_written(const void *p, size_t block_size);
-// `blocks` free blocks of a slab can no longer be found.
-HAK_COLD void hak_misuse_lost(const void *slab, size_t block_size, uint64_t blocks);
 typedef void hak_misuse_size_t(const char *function, const void *p, size_t size, size_t block_size);
 HAK_COLD hak_misuse_size_t hak_misuse_size;
 // The same for operator delete. In the default library only a warning, and only the first time: C++

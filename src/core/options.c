@@ -49,12 +49,9 @@ static char *text_of(hak_opt_t option) { return texts[option == HAK_OPT_STATS_FI
 static const char prefix[] = "HAKMEM_";
 
 static bool equal(const char *a, const char *b) {
-  while (*a && *a == *b) a++, b++;
-  return *a == *b;
+  const char *end = hak_skip(a, b);
+  return end && *end == 0;
 }
-
-// Text after "HAKMEM_": the option's name up to '='; NULL if entry is another variable.
-static const char *our_name(const char *entry) { return hak_skip(entry, prefix); }
 
 static bool name_is(const char *entry_name, const char *name) {
   const char *end = hak_skip(entry_name, name);
@@ -122,7 +119,7 @@ static bool parse(const row_t *row, const char *s, uint64_t *value) {
 void hak_options_init(void) {
   char **environment = hak_os_environ();
   for (char **e = environment; e && *e; e++) {
-    const char *name = our_name(*e);
+    const char *name = hak_skip(*e, prefix);
     for (unsigned i = 0; name && i < HAK_OPTS; i++) {
       if (!name_is(name, rows[i].name) || variable[i]) continue;
       const char *value = variable[i] = name;
@@ -204,7 +201,7 @@ static void check_entry(const char *name) {
 
 void hak_options_report(void) {
   for (char **e = hak_os_environ(); e && *e; e++) {
-    const char *name = our_name(*e);
+    const char *name = hak_skip(*e, prefix);
     if (name) check_entry(name);
   }
   const char *request = hak_option_text(OPTIONS);

@@ -21,7 +21,7 @@ void hak_print_flush(hak_print_t *out);
 const char *hak_print_number(char *end, uint64_t value, unsigned base);
 
 // "hakmem: ..." and a newline to stderr in one write.
-void hak_message(const char *format, ...);
+HAK_COLD void hak_message(const char *format, ...);
 // The same unless HAKMEM_QUIET=1.
 #define hak_warning(...) (hak_option(QUIET) ? (void)0 : hak_message(__VA_ARGS__))
 

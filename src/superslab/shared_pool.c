@@ -2,12 +2,10 @@
 
 #include <limits.h>
 
-#include "base/bits.h"
 #include "core/options.h"
 #include "os/os.h"
 #include "superslab/pool_index.h"
 #include "superslab/seal.h"
-#include "superslab/superslab.h"
 
 // A SuperSlab counts as well used from USED_WELL_SLABS slabs in use on, and drains when at
 // most DRAINING_SLABS are (docs/decisions/0011-tiers.md).

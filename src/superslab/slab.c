@@ -160,7 +160,10 @@ uint32_t hak_slab_carve(hak_slab_t *slab, uint32_t batch) {
 
 void hak_slab_lost(hak_slab_t *slab, uint64_t blocks) {
   hak_owner_add(&slab->allocs, blocks); // as if the program had them, for good
-  if (blocks >= HAK_LOST_MIN) hak_misuse_lost(hak_slab_start(slab), slab->size, blocks);
+  if (blocks >= HAK_LOST_MIN)
+    hak_misuse("use after free, or double free: a link among the %u-byte blocks at %p was "
+               "overwritten; %u free blocks are lost",
+               (uint64_t)slab->size, hak_slab_start(slab), blocks);
 }
 
 // A chain longer than WALK_MAX is not walked, as each of its links may be in another CPU's

@@ -6,7 +6,6 @@
 // an absent page from the page before may be in use meanwhile.
 
 #include "base/bits.h"
-#include "core/options.h"
 #include "os/os.h"
 #include "superslab/seal.h"
 #include "superslab/slab.h"

@@ -4,7 +4,6 @@
 #include "os/os.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
-#include "thread/remote.h"
 #include "thread/ring.h"
 
 #if HAK_CHECKS >= 2

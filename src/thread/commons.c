@@ -1,10 +1,7 @@
 #include "thread/commons.h"
 
-#include "base/regret.h"
 #include "core/options.h"
 #include "os/os.h"
-#include "superslab/slab.h"
-#include "thread/heap.h"
 #include "thread/orphan.h"
 #include "thread/ring.h"
 #include "thread/sparse.h"
@@ -28,7 +25,7 @@ static _Atomic(hak_heap_t *) *place_of(unsigned size_class) {
 
 // Takes the commons in the place, now CLAIMED. NULL: there is none, or another thread has it.
 static hak_heap_t *claim(_Atomic(hak_heap_t *) *place) {
-  // Acquire: pairs with the release in make, as does the acquire of the state in hak_heap_take.
+  // Acquire: pairs with the release in hak_heap_make_in, as does that of the state in hak_heap_take.
   hak_heap_t *common = hak_load_acquire(place);
   bool made = common && common != &hak_heap_none;
   return made && hak_heap_take(common, HAK_HEAP_CLAIMED) ? common : NULL;
@@ -36,16 +33,8 @@ static hak_heap_t *claim(_Atomic(hak_heap_t *) *place) {
 
 // The same where there is none yet: makes one.
 static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
-  hak_heap_t *none = NULL;
-  if (!hak_cas_acquire(place, &none, &hak_heap_none)) return NULL;
-  hak_heap_t *common = hak_heap_new();
-  if (common) {
-    hak_store_relaxed(&any, true);
-    hak_store_relaxed(&common->common, true);
-    hak_store_seq_cst(&common->state, HAK_HEAP_CLAIMED);
-  }
-  // Release: pairs with the acquire in claim.
-  hak_store_release(place, common);
+  hak_heap_t *common = hak_heap_make_in(place, HAK_HEAP_CLAIMED);
+  if (common) hak_store_relaxed(&any, true);
   return common;
 }
 

@@ -1,22 +1,17 @@
 #include "thread/front.h"
 
-#include "core/options.h"
 #include "os/os.h"
 #include "pool/huge.h"
 #include "pool/huge_cache.h"
 #include "pool/l25.h"
-#include "superslab/shared_pool.h"
 #include "thread/commons.h"
 #include "thread/first.h"
 #include "thread/growth.h"
 #include "thread/guard.h"
 #include "thread/letter.h"
 #include "thread/nursery.h"
-#include "thread/process.h"
 #include "thread/remote.h"
-#include "thread/ring.h"
 #include "thread/sparse.h"
-#include "thread/tend.h"
 #include "thread/warm.h"
 
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
@@ -189,7 +184,8 @@ static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
     own->missed = true;
     hak_heap_count_stat(heap, HAK_STAT_l2_borrow, 1);
     hak_slab_set_roomy(slab);
-    return ring->count != 0 ? hak_front_pop_l2(ring) : take_l2(heap, ring, slab, mask, zeroed);
+    return ring->count != 0 ? hak_front_pop_hint(ring, false)
+                            : take_l2(heap, ring, slab, mask, zeroed);
   }
   return NULL;
 }
@@ -198,7 +194,7 @@ static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
 static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
-  if (ring->count) return hak_front_pop_l2(ring);
+  if (ring->count) return hak_front_pop_hint(ring, false);
   ring->missed = true;
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
@@ -211,32 +207,23 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
       if (borrowed) return borrowed;
       if (!(slab = refill(heap, c)) && ring->count == 0) return NULL;
     }
-    if (ring->count) return hak_front_pop_l2(ring); // also blocks a reclaim took from quarantine
+    // Also blocks that a reclaim took from quarantine.
+    if (ring->count) return hak_front_pop_hint(ring, false);
     mask = hak_load_relaxed(&slab->mask);
   }
   return take_l2(heap, ring, slab, mask, zeroed);
 }
 
-static void *take_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
-  hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size), alignment);
-  if (kept) {
-    hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
-    return hak_l25_make(kept, size, alignment > 1);
-  }
-  bool fresh = false;
-  void *p = hak_l25_alloc(size, alignment, &fresh);
-  if (!p) {
-    hak_heap_reclaim_all(heap, 0);
-    p = hak_l25_alloc(size, alignment, &fresh);
-  }
-  if (zeroed) *zeroed = fresh;
-  return p;
-}
-
 static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   hak_tend(heap);
-  void *p = take_l25(heap, size, alignment, zeroed);
-  if (p) hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
+  hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size), alignment);
+  bool fresh = false;
+  void *p = kept ? hak_l25_make(kept, size, alignment > 1) : hak_l25_alloc(size, alignment, &fresh);
+  if (!p) hak_heap_reclaim_all(heap, 0), p = hak_l25_alloc(size, alignment, &fresh);
+  if (!p) return NULL;
+  if (kept) hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
+  if (zeroed) *zeroed = fresh;
+  hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
   return p;
 }
 
@@ -374,7 +361,9 @@ static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) 
   else if (slab->last_kind != HAK_KIND_FREE)
     hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
   else if (hak_load_relaxed(&hak_registry.superslabs[hak_superslab_number(slab)].forgotten))
-    hak_misuse_forgotten(function, p);
+    hak_misuse("%s(%p): no live block: freed before, or never allocated; what was there was given "
+               "back to the system",
+               function, p);
   else hak_misuse_foreign(function, p);
   return false;
 }

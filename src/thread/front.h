@@ -104,7 +104,6 @@ HAK_INLINE void *hak_front_pop_hint(hak_ring_t *ring, bool tend) {
   bool due = hak_owner_dec_negative(&ring->hits_left);
   return tend && HAK_UNLIKELY(due) ? hak_tend_ring(ring, slab, block) : block;
 }
-HAK_INLINE void *hak_front_pop_l2(hak_ring_t *ring) { return hak_front_pop_hint(ring, false); }
 
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: takes a block that this thread freed. Also NULL
 // for other sizes.

@@ -106,7 +106,11 @@ void hak_guard_start(void) {
   size_t table = hak_align_up(PLACES * sizeof(place_t), hak_os_page_size);
   places = hak_os_map(table, hak_os_page_size);
   char *p = hak_os_reserve((2 * PLACES + 1) * hak_os_page_size, hak_os_page_size);
-  if (!places || !p) return;
+  if (!places || !p) {
+    if (places) hak_os_unmap(places, table);
+    if (p) hak_os_unmap(p, (2 * PLACES + 1) * hak_os_page_size);
+    return;
+  }
   hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)table);
   hak_os_stack_prepare();
   hak_os_on_fault(look);

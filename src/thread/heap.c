@@ -6,7 +6,6 @@
 #include "core/options.h"
 #include "os/os.h"
 #include "pool/huge_cache.h"
-#include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/commons.h"
 #include "thread/front.h"
@@ -425,7 +424,7 @@ void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   hak_commons_reclaim(); // first: slabs that it posts on are for the heaps that follow
   hak_nursery_reclaim();
   if (heap) hak_heap_reclaim_if_asked(heap);
-  else hak_orphan_reclaim();
+  if (!heap || hak_load_relaxed(&heap->nursery)) hak_orphan_reclaim(); // a nursery adopts none
   hak_relief_all(heap);
   hak_huge_cache_trim(keep);
   size_t kept = hak_load_relaxed(&hak_mapped.cached_bytes);

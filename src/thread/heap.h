@@ -122,6 +122,10 @@ HAK_INTERNAL extern _Atomic uint32_t hak_heap_threads;
 
 // Makes a heap in state NEW. NULL if there is no memory.
 hak_heap_t *hak_heap_new(void);
+// Makes a heap for a place that threads share and that is NULL: a nursery (state ATTACHED) or a
+// commons (CLAIMED), which this thread then has. While it is made the place holds hak_heap_none.
+// NULL: no memory, or another thread makes one.
+hak_heap_t *hak_heap_make_in(_Atomic(hak_heap_t *) *place, uint32_t state);
 
 // The pthread-key destructor and its registration.
 void hak_heap_thread_end(void);

@@ -11,7 +11,6 @@
 #include "thread/nursery.h"
 #include "thread/orphan.h"
 #include "thread/process.h"
-#include "thread/ring.h"
 #include "thread/warm.h"
 
 static hak_heap_t first_heap; // number 1: the main thread's, so that start-up maps no heap
@@ -75,6 +74,20 @@ hak_heap_t *hak_heap_new(void) {
     }
     id = before + 1;
   }
+}
+
+hak_heap_t *hak_heap_make_in(_Atomic(hak_heap_t *) *place, uint32_t state) {
+  hak_heap_t *none = NULL;
+  if (!hak_cas_acquire(place, &none, &hak_heap_none)) return NULL;
+  hak_heap_t *heap = hak_heap_new();
+  if (heap) {
+    heap->transient = state == HAK_HEAP_ATTACHED;
+    hak_store_relaxed(state == HAK_HEAP_ATTACHED ? &heap->nursery : &heap->common, true);
+    hak_store_seq_cst(&heap->state, state);
+  }
+  // Release: pairs with the acquire of the thread that finds it there.
+  hak_store_release(place, heap);
+  return heap;
 }
 
 // ---------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 #include "core/misuse.h"
 #include "core/options.h"
-#include "core/print.h"
 #include "superslab/seal.h"
 #include "thread/commons.h"
 #include "thread/heap.h"
@@ -25,9 +24,8 @@ static void deliver_one(hak_heap_t *mine, uint32_t hint) {
     return;
   }
   // A block that was not freed before would have kept its run in use.
-  hak_message("free: double free of block %u in the run at %p, which has no live block any more",
-              (uint64_t)number, hak_slab_start(slab));
-  hak_misuse_finish();
+  hak_misuse("free: double free of block %u in the run at %p, which has no live block any more",
+             (uint64_t)number, hak_slab_start(slab));
 }
 
 // Takes a heap's mail and calls `one` for each hint in it. Returns the number of letters.

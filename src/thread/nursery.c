@@ -49,32 +49,19 @@ HAK_INLINE bool take(hak_heap_t *heap) {
 
 // Takes the nursery in the place. NULL: there is none, or another thread has it.
 HAK_INLINE hak_heap_t *take_from(_Atomic(hak_heap_t *) *place) {
-  // Acquire: pairs with the release in make, as does the acquire of the state in take.
+  // Acquire: pairs with the release in hak_heap_make_in, as does that of the state in take.
   hak_heap_t *heap = hak_load_acquire(place);
   return heap && heap != &hak_heap_none && take(heap) ? heap : NULL;
-}
-
-// Makes a nursery in a place that holds hak_heap_none, so that no other thread makes one there.
-static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
-  hak_heap_t *heap = hak_heap_new();
-  if (heap) {
-    heap->transient = true;
-    hak_store_relaxed(&heap->nursery, true);
-    hak_store_seq_cst(&heap->state, HAK_HEAP_ATTACHED);
-  }
-  // Release: pairs with the acquire of the thread that finds it here.
-  hak_store_release(place, heap);
-  return heap;
 }
 
 // The nursery that this thread used last was just found taken, or does not exist.
 HAK_NOINLINE static hak_heap_t *enter_another(void) {
   for (unsigned n = 0; n < HAK_NURSERIES; n++, found_taken()) {
     _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
-    // Acquire: pairs with the release in make.
+    // Acquire: pairs with the release in hak_heap_make_in.
     hak_heap_t *heap = hak_load_acquire(place);
-    if (!heap && hak_cas_acquire(place, &heap, &hak_heap_none)) return make(place);
-    if (n > 0 && heap != &hak_heap_none && take(heap)) return heap;
+    if (!heap && (heap = hak_heap_make_in(place, HAK_HEAP_ATTACHED)) != NULL) return heap;
+    if (n > 0 && heap && heap != &hak_heap_none && take(heap)) return heap;
   }
   return NULL;
 }

@@ -1,9 +1,5 @@
 #include "thread/remote.h"
 
-#include "core/misuse.h"
-#include "core/options.h"
-#include "superslab/seal.h"
-#include "superslab/slab.h"
 #include "thread/commons.h"
 #include "thread/heap.h"
 #include "thread/letter.h"

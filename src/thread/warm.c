@@ -1,10 +1,8 @@
 #include "thread/warm.h"
 
 #include "core/options.h"
-#include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
-#include "thread/relief.h"
 #include "thread/ring.h"
 
 // The budget of a class follows the hit rate over a window: below 80 % it grows, without a

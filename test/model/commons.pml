@@ -11,7 +11,7 @@
 // Each runs its script once. What is then left in inboxes waits for a later look by design, so
 // init takes those looks: each thread's next refill, and one into the commons.
 //
-// Mirrors src/thread/commons.c: make, claim, give, hak_commons_adopt; src/thread/orphan.c:
+// Mirrors src/thread/commons.c: make (hak_heap_make_in), claim, give, hak_commons_adopt; src/thread/orphan.c:
 // hak_orphan_leave; src/thread/heap.c: hak_heap_post, hak_heap_drain, take_back, hak_heap_give_partial,
 // hak_heap_service; src/thread/remote.c: push_l2. The words of slabs are those of L2 runs. A slab
 // comes back with its first free block.

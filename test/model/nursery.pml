@@ -9,7 +9,7 @@
 // one, and tidies it if no thread has it (hak_heap_service).
 //
 // Mirrors src/thread/nursery.c: hak_nursery_enter (hak_nursery_hit is one of its calls),
-// enter_another, make, take, hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c:
+// enter_another, take, hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c:
 // hak_orphan_leave; src/thread/heap.c: hak_heap_post, hak_heap_service. One remote
 // free stands for an inbox; what is in it is in remote.pml and orphan.pml.
 //
@@ -145,7 +145,7 @@ look: // enter_another: for (n = 0; n < HAK_NURSERIES; n++, found_taken()). It m
     };
 #endif
     if
-    :: ok ->                                           // make
+    :: ok ->                                           // hak_heap_make_in
       d_step { heap = count; count++; own(heap) };     // hak_heap_new
 #ifdef BROKEN_publish_first
       nursery[heap] = 1;
