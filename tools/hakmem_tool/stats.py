@@ -5,6 +5,7 @@ A file holds the one JSON object that a process wrote at its end under HAKMEM_ST
 
 import json
 import os
+import sys
 
 from . import ToolError
 
@@ -29,11 +30,16 @@ def read(path):
 
 
 def read_folder(folder):
-    """The figures of every process that wrote a file in folder, by pid."""
+    """The figures of every process that wrote a file in folder, by pid. A file may be cut short: its
+    process was killed while it wrote, or still writes."""
     found = {}
     for name in sorted(os.listdir(folder)):
         if name.endswith(".json"):
-            figures = read(os.path.join(folder, name))
+            try:
+                figures = read(os.path.join(folder, name))
+            except ToolError as error:
+                print(f"hakmem: one process's statistics are left out: {error}", file=sys.stderr)
+                continue
             found[int(figures.get("pid", 0))] = figures
     return found
 

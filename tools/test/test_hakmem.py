@@ -1,4 +1,4 @@
-"""Tests of the hakmem command and of check.py that need no built library."""
+"""Tests of the hakmem command and of check.py; what needs a built library is skipped without it."""
 
 import argparse
 import contextlib
@@ -73,6 +73,13 @@ class Stats(InFolder):
         self.assertIn("2 processes", done.stdout)
         self.assertRegex(done.stdout, r"tiny.* 16 .*80\.00 %")
         self.assertRegex(done.stdout, r"\n +16 +16\n")
+
+    def test_a_file_that_is_cut_short_is_left_out(self):
+        self.write("7.json", json.dumps(PROCESS))
+        self.write("8.json", json.dumps(PROCESS)[:100])
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(list(stats.read_folder(self.folder)), [7])
+        self.assertRegex(said.getvalue(), r"^hakmem: .*8\.json.*\n$")
 
     def test_errors_are_one_line(self):
         for path in ("/nonexistent", self.write("a", "{"), self.write("b", "[1]"),
