@@ -1,5 +1,5 @@
 # The entry point: `make help` lists the targets. CMake builds (CMakePresets.json) and
-# CTest runs the tests. Every target first installs what it needs (tools/setup.sh).
+# CTest runs the tests. Targets first install what they need, or print the command (tools/setup.sh).
 # JOBS=n limits the parallelism.
 
 .DEFAULT_GOAL := all
@@ -34,7 +34,6 @@ endif
 
 ## run [CMD="prog args"]: a real program on the system allocator and on HAKMEM, side by side
 run: configure
-	@tools/setup.sh run
 	@$(BUILD) --target hakmem launch
 	@./hakmem run $(CMD)
 
@@ -93,7 +92,7 @@ bench-validate: all
 	$(PYTHON) bench/validate.py
 	$(PYTHON) bench/standard/validate.py
 
-## ring-sweep: bench_mid_large_mt and random_mixed over sizes of the L2 ring: table, CSV, chart
+## ring-sweep: bench_mid_large_mt and random_mixed over sizes of the L2 and L2.5 rings: table, CSV, chart
 ring-sweep: configure
 	@tools/setup.sh bench
 	$(PYTHON) bench/ring_sweep.py
@@ -163,7 +162,7 @@ pgo: all
 
 ## systems [ROWS=S2,S3]: what each mechanism does and costs, with its variable on and off (docs/systems.md)
 systems: all
-	$(PYTHON) -B bench/systems.py $(if $(ROWS),--rows $(ROWS))
+	$(PYTHON) bench/systems.py $(if $(ROWS),--rows $(ROWS))
 
 ## phase7-bench: random_mixed at 128 to 1024 bytes and larson against the system allocator, in per cent
 phase7-bench: all

@@ -84,7 +84,7 @@ def pairs(one: dict, other: dict) -> tuple[list[Pair], list[str]]:
 
 
 def check(paths: list[Path]) -> int:
-    """Prints the differences; returns 1 if there are any."""
+    """Prints the differences; returns 1 if there are any, 2 if the results cannot be compared."""
     one, other = map(results.load, paths)
     if why := refusal(one, other):
         print(f"compare: {why}", file=sys.stderr)

@@ -4,7 +4,7 @@
     python3 bench/compare.py                                hakmem and system, suite core
     python3 bench/compare.py --peers all                    … and every peer
     python3 bench/compare.py --allocators system,old=/tmp/libold.so,hakmem
-    python3 bench/compare.py --allocators hakmem,cold=hakmem:HAKMEM_PREWARM=0 --reference hakmem
+    python3 bench/compare.py --allocators hakmem,off=hakmem:HAKMEM_WARM_POOL=0 --reference hakmem
     python3 bench/compare.py --benchmarks tiny_hot,larson --rounds 20 --net --json result.json
 
 In every round each benchmark runs once under each allocator, in random order
@@ -273,6 +273,9 @@ def main() -> int:
     if not benchmarks:
         raise SystemExit("compare: no benchmark is left")
     allocators = choose_allocators(args)
+    linked = [a.name for a in allocators if a.suffix]
+    if linked and (plain := [b.name for b in benchmarks if not b.static]):
+        raise SystemExit(f"compare: {', '.join(linked)}: only the suite core is linked to the library, not {', '.join(plain)}")
     own = [b for b in benchmarks if b.kind == "ops" and not b.program.endswith(".py")]
     for program in ["launch", *(b.program + (a.suffix if b.static else "") for b in own for a in allocators)]:
         if not (args.build / "bench" / program).exists():

@@ -9,7 +9,7 @@
 //   leak    free does nothing
 //   slow    every call takes SLOW_NS longer
 //   lock    every call holds one lock that all threads share, and takes LOCK_NS longer under it
-//   pad     every block takes four times its size, and all of that is written
+//   pad     every block takes four times its size; every OS page of malloc's is written
 //   copy    realloc always takes a new block and copies
 //   spike   each 401st call of a thread takes SPIKE_NS longer (odd, as malloc and free alternate)
 //   thread  a thread's first call takes THREAD_KIB of memory, which is never freed

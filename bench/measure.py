@@ -102,12 +102,13 @@ def work_folder(b: Benchmark, build: Path) -> Path:
 
 
 def prepare(b: Benchmark, build: Path) -> None:
-    """Makes the input files once, and again if the source that makes them has changed."""
+    """Makes the input files once, and again if a file in the folder of what makes them has changed."""
     folder = work_folder(b, build)
     folder.mkdir(parents=True, exist_ok=True)
     if b.prepare is None:
         return
-    mark, recipe = folder / ".prepared", hashlib.sha256(Path(inspect.getfile(b.prepare)).read_bytes()).hexdigest()
+    sources = sorted(path for path in Path(inspect.getfile(b.prepare)).parent.iterdir() if path.is_file())
+    mark, recipe = folder / ".prepared", hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     if mark.exists() and mark.read_text() == recipe:
         return
     b.prepare(folder)

@@ -334,15 +334,20 @@ def probe(library: Path | None, env: dict[str, str] | None = None) -> dict[str, 
     return served
 
 
+def compiler(words: list[str]) -> str:
+    done = subprocess.run([*words, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True)
+    return f"{' '.join(words)} {done.stdout.strip()}"
+
+
 def recipe(name: str) -> dict[str, str]:
     """A description of what a build depends on; a cached library with another recipe is stale."""
     peer = PEERS[name]
-    compiler = subprocess.run([*cc(), "-dumpfullversion", "-dumpversion"],
-                              capture_output=True, text=True).stdout.strip()
+    client, version, pin = PINS[peer.package]
+    recipe = inspect.getsource(peer.build) + repr(sorted(inspect.getclosurevars(peer.build).nonlocals.items()))
     return {"name": name, "version": peer.version, "package": peer.package,
-            "package_version": PINS[peer.package][1], "package_sha256": PINS[peer.package][2],
-            "compiler": f"{' '.join(cc())} {compiler}",
-            "build_sha256": hashlib.sha256(inspect.getsource(peer.build).encode()).hexdigest()}
+            "package_version": version, "package_sha256": pin,
+            "compiler": "Debian's" if client == "apt" else f"{compiler(cc())}, {compiler(cxx())}",
+            "build_sha256": hashlib.sha256(recipe.encode()).hexdigest()}
 
 
 def paths(name: str) -> tuple[Path, Path]:

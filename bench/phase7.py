@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""HAKMEM against the system allocator on small blocks of one size: a percentage table.
+"""HAKMEM against the system allocator on small blocks of one size and on larson: percentages.
 
     python3 bench/phase7.py [--rounds N]        (make phase7-bench)
 
@@ -7,7 +7,7 @@ bench_random_mixed with blocks of 128, 256, 512 and 1024 bytes, and larson;
 alternating runs, medians of operations per second. 100 % is the system allocator.
 "floor" is libfloor.so, which does as little as a malloc can: the limit that the
 benchmark itself sets. The last column is the allocator's own time per operation above
-that floor, as a share of the system allocator's.
+that floor, as a share of the system allocator's. The exit status is 1 if HAKMEM is slower in a row.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> int:
           f"{'floor/system':>14}{'cost above floor':>18}")
     slower = False
     for name, command in ROWS.items():
-        # larson's blocks outlive their threads, which the floor cannot serve.
+        # Under the floor a block stays with the thread that freed it, so larson's memory grows: no limit to compare with.
         libraries = {k: v for k, v in LIBRARIES.items() if not (k == "floor" and name == "larson")}
         runs: dict[str, list[float]] = {key: [] for key in libraries}
         for _ in range(args.rounds):

@@ -52,13 +52,13 @@ document.querySelectorAll('th').forEach(function (head) {
 });
 """
 METHOD = (
-    "In every round each benchmark runs once under each allocator, in random order and next to each other. Figures are "
+    "In every round each benchmark runs once under each allocator that may still be the fastest, in random order and next to each other. Figures are "
     "medians over the rounds; intervals are of the ratio of medians, 95 %, and hold both the percentile bootstrap, in "
     "which the rounds are resampled as pairs, and the exact interval of the ratios round by round. Benchmarks whose "
     "intervals were wide got more rounds. Runs during which something else used more than 5 % of a CPU are counted as disturbed "
     "and repeated up to twice if time allows; none is dropped. Memory is the peak of the resident memory unless the benchmark measures "
-    "another; mean RSS is the resident memory integrated over the run by its time, looked at every 10 ms, of the "
-    "started process. Geometric means are over the benchmarks that every allocator has a ratio for.")
+    "another; mean RSS is the mean over time of the started process's resident memory, read every 10 ms. "
+    "Geometric means are over the benchmarks that every allocator has a ratio for.")
 
 
 class Page:

@@ -3,9 +3,9 @@
 
     python3 bench/ring_sweep.py [--sizes 0,4,8,...] [--rounds N] [--out FOLDER]
 
-Builds one library with rings of 64 entries (build/ring-sweep) and limits them at
-run time (HAKMEM_L2_RING_CAP, HAKMEM_L25_RING_CAP); compares it also with the
-normal library. Prints compare.py's table and writes FOLDER/ring-sweep.json,
+Builds one library with L2 rings of 64 entries and an L2.5 ring of 32 (build/ring-sweep)
+and limits both at run time (HAKMEM_L2_RING_CAP, HAKMEM_L25_RING_CAP, the latter to at
+most 16); compares it also with the normal library. Prints compare.py's table and writes FOLDER/ring-sweep.json,
 .csv and .svg (default build/ring-sweep).
 """
 

@@ -26,7 +26,7 @@ def load() -> dict[str, Benchmark]:
 
 
 BENCHMARKS = load()
-# What `make results` has always shown first, and cuts through the core that are of use alone.
+# Parts of the core that are of use alone; headline: one row per kind of load.
 SELECTIONS = {
     "headline": ("tiny_hot", "random_mixed", "random_mixed_256", "larson", "mid_mt2", "mid_mt2_handover"),
     "small": ("tiny_hot", "random_mixed", "random_mixed_256", "random_mixed_big", "random_mixed_cold"),

@@ -4,8 +4,8 @@
     python3 bench/systems.py [--rows S2,S3] [--rounds N]        (make systems ROWS=S2,S3)
 
 The rows are those of docs/systems.md. Values alternate within a round. Prints the medians of CPU time
-(relative to the first value, the default), page faults and memory, and the row's counters of the last run. --quick
-runs everything once and briefly, to see that it works.
+(relative to the first value), page faults and memory, and the row's counters of one more run, with statistics.
+--quick runs everything once and briefly, to see that it works.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Row:
     program: str
     full: str
     quick: str
-    settings: tuple[str, ...]           # VARIABLE=VALUE,… without HAKMEM_; the first, or "": the defaults
+    settings: tuple[str, ...]           # VARIABLE=VALUE,… without HAKMEM_, the default first except in S2 and X3
     counters: tuple[str, ...] = ()
     memory: str = "peak_rss_kib"        # key of the program's record
     figures: tuple[tuple[str, Callable[[Stats], float]], ...] = ()
@@ -97,7 +97,7 @@ ROWS = (
     Row("M6", "deferred frees", "bench_mid_large_mt", "2 1000000 256 --handover 50", "2 10000 256 --handover 50",
         ("LETTERS=1", "LETTERS=0", "POOL_MID_INUSE_DEFERRED=1"),
         ("free_remote", "remote_flush", "letter_send", "remote_empty")),
-    Row("M7", "huge blocks kept", "malloc_large", "400", "20", ("HUGE_CACHE=64M", "HUGE_CACHE=0"),
+    Row("M7", "huge blocks kept", "malloc_large", "400", "20", ("HUGE_CACHE=512M", "HUGE_CACHE=64M", "HUGE_CACHE=0"),
         ("huge_alloc", "huge_reuse", "huge_evict")),
     Row("M7", "huge blocks grow", "case_realloc", "65536 4 10 10", "4096 2 10 10", ("",),
         ("huge_alloc", "realloc_remap", "realloc_copy")),

@@ -61,7 +61,7 @@ def move_counts():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--no-compare", action="store_true", help="with the library as it is built otherwise")
+    parser.add_argument("--no-compare", action="store_true", help="do not compare it with build/libhakmem.so")
     args = parser.parse_args()
     train(build(TRAIN, "generate"))
     move_counts()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh: make a fresh Debian or Ubuntu machine able to run a make target.
 #
-#   tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak|outside
+#   tools/setup.sh build|bench|peers|profile|test|fuzz|soak|outside
 #
 # Looks for what the target needs (commands and headers, from any source). If nothing
 # is missing, prints nothing and exits 0. If something is missing and we are root,
@@ -33,7 +33,7 @@ bench opt valgrind           valgrind
 peers opt cargo              cargo
 profile req valgrind         valgrind
 profile req binutils         addr2line
-profile opt linux-perf       perf
+profile opt linux-perf|linux-tools-generic perf
 peers opt rustc              rustc
 peers opt lua5.4             lua5.4
 peers opt z3                 z3
@@ -78,7 +78,7 @@ other opt golang-go          go
 
 # The groups of rows that each target needs.
 case "${1:-}" in
-build | run) groups='build' ;;
+build) groups='build' ;;
 bench) groups='build bench' ;;
 peers) groups='build bench peers prog' ;;
 profile) groups='build profile' ;;
@@ -87,7 +87,7 @@ fuzz) groups='build fuzz' ;;
 soak) groups='build test prog bench' ;;
 outside) groups='build other' ;;
 *)
-  echo "usage: tools/setup.sh build|run|bench|peers|profile|test|fuzz|soak|outside" >&2
+  echo "usage: tools/setup.sh build|bench|peers|profile|test|fuzz|soak|outside" >&2
   exit 2
   ;;
 esac

@@ -1,9 +1,9 @@
 """A program that allocates hard on real input; `make run` runs it.
 
 Reads the Python standard library's own sources and processes them as typical
-programs do: tokenises and parses them in two worker threads (blocks allocated in
-one thread are freed in another), counts words in dictionaries, builds an index,
-writes and reads it as JSON, sorts, compresses, joins long strings.
+programs do: parses them in two worker threads (whose blocks the main thread frees),
+tokenises them, counts words in dictionaries, builds an index, writes and reads it as
+JSON, sorts, compresses, joins long strings.
 
 Prints a digest of everything it computed, which is the same on every run of the same
 Python under any allocator. Run it with PYTHONMALLOC=malloc; otherwise most blocks

@@ -1,8 +1,8 @@
 // case_churn_threads: a thread per request. Each thread is short-lived, allocates, and leaves
 // some of its blocks (a result, a cache entry) to be freed by the next.
 //
-// THREADS threads run in all, AT_ONCE at a time, which are then all replaced. Each frees what
-// its predecessor left, allocates BLOCKS, frees all but every KEEPth, and ends. Resident memory
+// THREADS threads run in all, AT_ONCE at a time, which are then all replaced. Each allocates
+// BLOCKS, frees what its predecessor left and all but every KEEPth of its own. Resident memory
 // is read after the first eighth of the threads and at the end: it must not grow.
 
 #include "cases.h"

@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
   bench_run_t run = {.ops = 2 * count, .ns = worked_ns};
   const uint64_t peak = bench_peak_rss_kib();
   release();
-  // Subtracts what the program had before, which includes part of the table.
+  // Subtracts what the program had before, which includes the table.
 #define KIB(value) ((value) > base ? (double)((value) - base) : 0.0)
   bench_report_extra(&b, run, (bench_run_t){0}, peak,
                      (bench_value_t[]){{"base_rss_kib", (double)base},

@@ -1,4 +1,4 @@
-// Compiles itself warm, inflates, and uses direct buffers: what the virtual machine takes from
+// Code compiled while it runs, zlib, direct buffers: what the virtual machine takes from
 // malloc. The objects themselves are in its own heap. Argument: rounds.
 
 import java.nio.ByteBuffer;

@@ -1,4 +1,4 @@
-"""Makes the programs' input files: each function fills one folder, the same on every machine."""
+"""Makes the programs' input files: each function fills one folder, the same on every machine but for cxx's headers."""
 
 from __future__ import annotations
 

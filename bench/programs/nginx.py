@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """nginx under load; prints what the server used, as JSON. Argument: rounds.
 
-One process that serves files with server-side includes, substitution and gzip: a pool
+One process that serves files with server-side includes (set, echo) and gzip: a pool
 and buffers per request, freed at its end.
 """
 
@@ -60,7 +60,7 @@ def main() -> None:
     rounds, ops = int(sys.argv[1]), 0
     pages = {f"{i}.html": page(i) for i in range(FILES)}
     generator = random.Random(4)
-    with Server(["/usr/sbin/nginx", "-p", "{folder}", "-c", "{folder}/conf", "-e", "{folder}/errors"],
+    with Server(["/usr/sbin/nginx", "-p", "{folder}", "-c", "{folder}/conf"],
                 {**pages, "conf": CONFIGURATION}) as server:
         start = time.monotonic()
         for _ in range(rounds):

@@ -45,7 +45,7 @@ fn text(random: &mut Random) -> Vec<String> {
 
 fn main() {
     let rounds: u64 = std::env::args().nth(1).unwrap().parse().unwrap();
-    // One thread writes the texts, this one takes them apart: strings are freed elsewhere.
+    // One thread writes the texts, this one takes them apart and frees them.
     let (send, receive) = mpsc::sync_channel::<Vec<String>>(4);
     let writer = thread::spawn(move || {
         let mut random = Random(1);

@@ -20,7 +20,7 @@ static bench_arg_t args[] = {
     {"--cross", "iterations to one that gives a batch away; 0: none does", 2, 0, UINT32_MAX},
     {"--min", "smallest block in bytes", 16, MARK_MIN, 1 << 30},
     {"--max", "largest block in bytes", 16000, MARK_MIN, 1 << 30},
-    {"--linear", "1: size N is the less likely the larger; 0: all alike", 1, 0, 1},
+    {"--linear", "1: the larger a size, the less likely; 0: all equally likely", 1, 0, 1},
     {"--seed", "of the random numbers", 42, 0, UINT64_MAX},
     {0},
 };

@@ -1,4 +1,4 @@
-"""Tests of tools/setup.sh without root, on a simulated system."""
+"""Tests of tools/setup.sh on a simulated system; a few are for root only."""
 
 import os
 import pathlib
