@@ -142,8 +142,7 @@ static void fork_chain(void **state) {
   stop_workers(thread);
 }
 
-// Memory of threads that ended before the fork, or that the fork lost, must serve the child
-// again: the child must not grow by memory that it cannot reach.
+// A child that allocates and frees again and again reuses its memory.
 static void child_uses_freed_memory_again(void **state) {
   (void)state;
   pid_t pid = fork();

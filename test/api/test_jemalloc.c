@@ -101,7 +101,7 @@ static void reallocation(void **state) {
     size_t size;
     int flags;
   } aligned[] = {{64 * MIB, LG_ALIGN(22)}, {100000, LG_ALIGN(17)}, {3 * MIB, LG_ALIGN(20)}};
-  for (size_t i = 0; i < COUNT(aligned); i++) { // mappings of their own, which nothing moves
+  for (size_t i = 0; i < COUNT(aligned); i++) { // runs and mappings, which nothing moves
     void *p = mallocx(aligned[i].size, aligned[i].flags);
     assert_ptr_equal(rallocx(p, aligned[i].size, aligned[i].flags), p);
     assert_ptr_equal(rallocx(p, aligned[i].size / 4 * 3, aligned[i].flags), p);

@@ -1,4 +1,4 @@
-// test_realloc.c: realloc and reallocarray: contents survive every change of tier, memory is
+// test_realloc.c: realloc and reallocarray: contents survive each change of range, memory is
 // returned, a failure loses nothing, growth needs no second copy.
 
 #include "testing.h"

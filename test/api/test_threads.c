@@ -41,7 +41,7 @@ static void start(pthread_t *thread, size_t stack, void *(*run)(void *), void *a
   assert_int_equal(try_start(thread, stack, run, argument), 0);
 }
 
-// One block of every tier up to limit, resized once.
+// Blocks of tier_sizes up to limit, one resized.
 static void use_every_tier(uint64_t seed, size_t limit) {
   for (size_t i = 0; i < COUNT(tier_sizes); i++) {
     size_t size = tier_sizes[i];

@@ -47,10 +47,10 @@ static inline size_t hide_size(size_t n) {
   return hidden;
 }
 
-// Sizes in every tier and on both sides of every limit between two tiers.
+// Sizes in every size range and on both sides of each limit.
 static const size_t tier_sizes[] __attribute__((unused)) = {
-    1,     8,     16,    17,    100,    128,    129,    500,     1000,
-    1024,  1025,  2000,  4096,  8000,   16384,  30000,  57344,   57345,
+    1,    8,     16,    17,    100,   128,     129,    500,     1000,          1024,    1025,
+    1280, 1281,  2000,  4096,  8000,  16384,   30000,  57344,   57345,
     65536, 65537, 1 << 17, 500000, 1 << 20, (1 << 20) + 1, 3 << 20, 16 << 20};
 
 // ---------------------------------------------------------------------------

@@ -506,7 +506,7 @@ static void for_slots(const op_t *op, size_t n, size_t step, each_t *each) {
   }
 }
 
-// As many blocks as fit into 1 MiB, or two blocks.
+// At most the blocks that fit into 1 MiB, or two.
 static size_t row_length(const op_t *op) {
   size_t size = size_of(op->code, 0), most = size > MIB / 2 ? 2 : MIB / (size + 1);
   size_t n = op->argument % 1100;

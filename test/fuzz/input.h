@@ -86,7 +86,7 @@ static inline size_t read_ops(const uint8_t *b, size_t size, unsigned threads, o
   return n;
 }
 
-// Most sizes are small; the edges of classes and tiers and absurd sizes occur too.
+// Most sizes are small; edges of classes and ranges and absurd sizes occur too.
 static inline size_t size_of(uint16_t code, size_t before) {
   size_t m = code & 0xfff;
   switch (code >> 12) {

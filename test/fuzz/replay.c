@@ -5,7 +5,7 @@
 //   replay --apart FILE...     each in its own process
 //   replay --random SEED SECONDS
 //
-// Returns only if there is no finding.
+// Status 0: no finding.
 
 #include <stdint.h>
 #include <stdio.h>

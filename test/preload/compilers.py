@@ -169,7 +169,7 @@ int main(void) {
 
 
 def gdb(h):
-    """Breakpoint, backtrace, watchpoint; debugger and program both run on HAKMEM."""
+    """Breakpoint, backtrace, watchpoint; the debugger is served by HAKMEM."""
     debugger, compiler = need("gdb", "gcc")
     h.plain(compiler, "-g", "-O0", "-o", "debugged", h.write("debugged.c", DEBUGGED))
     commands = h.write("commands.gdb", GDB)

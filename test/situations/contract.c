@@ -4,12 +4,13 @@
 
 #include <dlfcn.h>
 
-// Sizes around every border that some allocator has.
+// Sizes around the borders of allocators.
 static const size_t borders[] = {
     0,       1,       7,       8,       15,       16,       17,      24,      31,
     32,      33,      63,      64,      65,       127,      128,     129,     255,
     256,     257,     511,     512,     513,      1007,     1008,    1009,    1023,
-    1024,    1025,    2047,    2048,    2049,     4080,     4095,    4096,    4097,
+    1024,    1025,    1280,    1281,    2047,     2048,     2049,    4080,    4095,
+    4096,    4097,
     8192,    16384,   32767,   32768,   32769,    57343,    57344,   57345,   65535,
     65536,   65537,   131072,  135168,  262144,   524288,   1048575, 1048576, 1048577,
     2097151, 2097152, 2097153, 4194304, 33554431, 33554432, 33554433};
@@ -42,7 +43,7 @@ static void every_border(size_t way, size_t b) {
   }
 }
 
-// From every size to every other.
+// From every size to many others.
 static void realloc_between_borders(size_t use_usable, size_t b) {
   (void)b;
   for (size_t i = 0; i < COUNT(borders); i++)
@@ -299,7 +300,7 @@ static void blocks_do_not_overlap(size_t largest, size_t count) {
   free(block);
 }
 
-// Each of glibc's other functions may be called, whatever it does.
+// glibc's other functions may be called, whatever they do.
 static void statistics_and_parameters(size_t a, size_t b) {
   (void)a, (void)b;
   char *text = NULL;

@@ -110,7 +110,7 @@ static void failures_change_nothing(size_t size, size_t b) {
   check_and_free(p, size, 1);
 }
 
-// One block takes most of the memory there is, grows to that size, and is given back.
+// One large block grows by doubling, is cut, and is given back.
 static void one_large_block(size_t largest, size_t b) {
   (void)b;
   for (int round = 0; round < 3; round++) {

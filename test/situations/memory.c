@@ -5,7 +5,7 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
-static void reach(size_t kib) { // within two seconds, by itself
+static void reach(size_t kib) { // within 2.5 s, by itself
   struct timespec began = time_now();
   while (rss_kib() > kib && seconds_since(&began) < 2.5) usleep(20000);
   size_t now = rss_kib();
@@ -89,7 +89,7 @@ static void phases(size_t a, size_t b) {
     }
 }
 
-// Two sizes in turn, so that neither ever finds the other's holes.
+// Two sizes in turn: each meets holes of the other one.
 static void alternating(size_t one, size_t other) {
   enum { N = 1000 };
   static void *p[N];
@@ -104,7 +104,7 @@ static void alternating(size_t one, size_t other) {
   for (size_t i = 0; i < N; i++) free(p[i]);
 }
 
-// One block in each 64 KiB stays live. The rest must be usable for other sizes.
+// One block in each 64 KiB stays live, and stays intact while other sizes come and go.
 static void one_survivor(size_t size, size_t then) {
   size_t before = rss_kib(), count, per = 64 * KIB / size, n;
   void **p = make_blocks(size, 48 * MIB, &count);

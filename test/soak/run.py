@@ -4,7 +4,7 @@
     run.py [--build FOLDER] [--time SECONDS] [--json FILE] [--chart FILE]
 
 Three things at once, all with the library preloaded:
-  - long_life, a process whose sizes change from phase to phase, sampled four times a phase;
+  - long_life, a process whose sizes change from phase to phase, sampled 4 times a phase or more;
   - a redis-server under redis-benchmark, sampled between its rounds;
   - programs one after the other, again and again; their output must be the same as
     without HAKMEM: python3, perl, gcc, sqlite3, and test/stress.

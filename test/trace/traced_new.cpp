@@ -1,4 +1,4 @@
-// traced_new N: calls each form of new and delete N times.
+// traced_new N: each form of new N times, and its delete.
 
 #include <cstdlib>
 #include <new>

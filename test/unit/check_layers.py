@@ -6,7 +6,7 @@
   of it in base < os < core < superslab < pool < thread < api.
 - Only src/os maps, unmaps, protects or advises memory.
 - No source file is longer than 600 lines.
-- Every row of a .def table of options or counters has a help text.
+- Rows of .def tables have a help text, and names of their own.
 - The allocator's sources that exist are the ones that are built.
 """
 

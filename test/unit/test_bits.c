@@ -52,6 +52,7 @@ static void runs(void **state) {
     // Sparse, dense and everything between.
     uint32_t mask = (uint32_t)(chance(&seed) >> 32);
     for (unsigned k = 0; k < round % 5; k++) mask |= (uint32_t)(chance(&seed) >> 32);
+    for (unsigned k = 0; k < round % 7; k++) mask &= (uint32_t)(chance(&seed) >> 32);
     if (round == 0) mask = UINT32_MAX;
     for (unsigned n = 1; n <= 32; n++) assert_int_equal(hak_runs_of(mask, n), runs_slowly(mask, n));
   }

@@ -263,7 +263,7 @@ static void comes_back_without_adopters(void) {
 }
 ISOLATED(comes_back_without_adopters)
 
-// At every n-th post; while a thread has it, which may miss the post, at each from then on.
+// At every n-th post; while a thread has it, at each from then on, and once after that.
 static void is_looked_after(void) {
   set_up(1000);
   start(&producer);

@@ -405,8 +405,7 @@ static void limit_set_late(void **state) {
   unit_in_child(limit_after_start);
 }
 
-// Sizes that no address space can hold are refused without asking the system, and without
-// giving up what is kept for reuse.
+// Sizes that no address space can hold are refused without asking the system.
 static void impossible_sizes(void) {
   void *p = hak_malloc(100);
   hak_os_fault(HAK_FAULT_ALL, UINT64_MAX, false); // none fails, all are counted

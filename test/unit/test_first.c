@@ -146,8 +146,8 @@ static void in_thread(void *(*body)(void *), void *argument) {
   CHECK(pthread_create(&thread, NULL, body, argument) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-// First blocks are served only while one thread allocates. Another thread may free them and
-// gets no heap by that, and the first thread needs none so far.
+// First blocks are served only while one thread allocates, and it needs no heap so far.
+// Another thread may free them.
 static void until_another_allocates(void) {
   void *p = hak_malloc(16);
   CHECK(hak_first_owns(p) && hak_tls_heap == &hak_heap_none && hak_heap_count() == 0);

@@ -87,7 +87,7 @@ static void all_alignments(void) {
 }
 ISOLATED(all_alignments)
 
-// Every pointer into a live block is recognised for what it is. (Misuse is printed
+// Pointers into a live block are recognised for what they are. (Misuse is printed
 // and ignored here; test/abort checks the messages.)
 static void back_from_any_pointer(void) {
   hak_option(ABORT) = 0;
@@ -113,8 +113,7 @@ ISOLATED(back_from_any_pointer)
 
 // ---------------------------------------------------------------------------
 
-// Whenever zeroed is reported the requested bytes are zero, whatever was there before, up to
-// the last usable byte.
+// Whenever zeroed is reported the requested bytes are zero, whatever all usable bytes held.
 static void zeroed_is_true(void) {
   hak_process_init();
   enum { LIVE = 300 };

@@ -41,7 +41,7 @@ static unsigned huge_pages(void) {
 
 static unsigned used(void) { return (unsigned)(hak_mapped.superslab_bytes / HAK_SUPERSLAB_SIZE); }
 
-// Blocks of less than a page count as used without proof.
+// Blocks of up to 4 KiB count as used without proof.
 static void small_blocks(void) {
   begin();
   grow(256, FIRST - 2 * HAK_SUPERSLAB_SIZE, 0);

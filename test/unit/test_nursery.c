@@ -86,7 +86,7 @@ static void shared_by_many(void) {
       hak_free(held[t][i]);
     }
   }
-  heaps_let_go(); // some held back where one of another nursery was
+  heaps_let_go(); // the secure library's quarantines
   hak_trim(0);
   CHECK_EQUAL(stats_now().live_blocks, 0);
   CHECK_EQUAL(stats_now().superslab_bytes, 0);
@@ -100,7 +100,7 @@ static void *allocate_once(void *unused) {
   return unused;
 }
 
-// A thread that asks for all that is kept serves no call with the nurseries.
+// A trim looks into the nurseries; that is no use of them.
 static void reclaims_do_not_count(void) {
   set_up(1024);
   unit_in_thread(allocate_once, NULL);
@@ -289,7 +289,7 @@ static void sizes_are_those_asked_for(void) {
 }
 ISOLATED(sizes_are_those_asked_for)
 
-// Memory that a thread with a heap left is used before new memory.
+// A heap that an ended thread left is used before nurseries.
 static void *leave_some(void *unused) {
   (void)unused;
   for (unsigned i = 0; i < 400; i++) {
@@ -310,11 +310,13 @@ static void orphans_first(void) {
   hak_option(NURSERY) = 0;
   unit_in_thread(leave_some, NULL);
   hak_option(NURSERY) = 1024;
+  uint32_t heaps = hak_heap_count();
   unit_in_thread(allocate_one, NULL);
+  CHECK_EQUAL(hak_heap_count(), heaps);
 }
 ISOLATED(orphans_first)
 
-// In a forked child nurseries are as other threads left them: none of them is used.
+// In a forked child nurseries are as other threads left them: new ones serve.
 static void *fork_young(void *unused) {
   (void)unused;
   char *p = hak_malloc(100);

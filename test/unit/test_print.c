@@ -59,7 +59,7 @@ static void longer_than_the_buffer(void **state) {
   PRINTS(text, "%s", text);
 }
 
-// One write per message: lines of several threads do not mix.
+// HAKMEM_QUIET silences warnings, not errors.
 static void messages(void **state) {
   (void)state;
   open_pipe();

@@ -119,7 +119,7 @@ static void in_any_order(void) {
   }
   for (unsigned i = 0; i < used; i++) fill(blocks[i], size, i);
   by_another(NONE);
-  CHECK(slabs_of(hak_tls_heap) <= SLABS / 3); // fewer looks leave more to look at
+  CHECK(slabs_of(hak_tls_heap) <= SLABS / 3); // the first looks found none empty
   nothing_is_left();
 }
 BOTH(in_any_order, 12000)
@@ -171,7 +171,7 @@ static void not_if_switched_off(void) {
 }
 BOTH(not_if_switched_off, 12000)
 
-// Slabs too few for a look go when memory is asked for.
+// Slabs too few for a look go with a trim.
 static void *others_trim(void *unused) {
   free_all_but(NONE);
   CHECK(slabs_of(hak_heap_by_id(1)) > 1);

@@ -116,7 +116,7 @@ static void places_run_out(void) {
 }
 ISOLATED(places_run_out)
 
-// Where all classes are in use, none loses hints because another one wants more places.
+// Where all classes are in use, nearly all keep hints, whatever places others want.
 static void places_are_kept(void) {
   enum { ALLOCS = 200000 };
   if (HAK_SECURE || hak_option(L2_RING_CAP) < HAK_L2_RING_MIN) return;
@@ -386,8 +386,8 @@ static void full_runs_of_an_ended_thread_are_found(void) {
 }
 ISOLATED(full_runs_of_an_ended_thread_are_found)
 
-// A handler between any two instructions of malloc or free forks, and this process goes on as
-// the child that returns from it. Before that, another thread freed all other blocks of a run.
+// A handler between two instructions of malloc, free, drain or service makes this process a
+// forked child, as it were. Before that, another thread freed all other blocks of a run.
 #ifdef SINGLE_STEPS
 enum { SET_SIZE = 2000, SET_RUNS = 3, SET_MOST = 40 * SET_RUNS };
 enum { FORK_IN_MALLOC, FORK_IN_FREE, FORK_IN_DRAIN, FORK_IN_SERVICE, FORK_KINDS };

@@ -61,7 +61,7 @@ static void runs_of_every_length(void) {
     }
   }
   CHECK_EQUAL(hak_pool_counts.evict, 0);
-  // 136 slabs fit into 5 SuperSlabs; more would mean that holes are not found.
+  // 136 slabs fit into 5 SuperSlabs; more than 6: holes are not found.
   CHECK(hak_superslab_count() - 1 <= 6);
 }
 ISOLATED(runs_of_every_length)
@@ -123,8 +123,8 @@ static void cache_of_every_size(void **state) {
   }
 }
 
-// A swinging load pays for its first swings only. The first swing evicts all but those that
-// may stay; after the second the pool knows that it evicted too many.
+// A swinging load pays for its first three swings only. The first evicts all but those that
+// may stay; by the fourth the pool knows that it evicted too many.
 static void swing(unsigned superslabs) {
   uint64_t before = hak_pool_counts.evict;
   for (unsigned i = 0; i < 40; i++) {

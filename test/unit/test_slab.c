@@ -119,7 +119,7 @@ static void starts_of_blocks(void) {
 }
 ISOLATED(starts_of_blocks)
 
-// Every class, random alloc, free, remote free, collect and place changes.
+// Every tiny class: random alloc, free, remote free, collect, place changes.
 static void arithmetic(void) {
   static void *held[4096];
   uint64_t seed = 5;

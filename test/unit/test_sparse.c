@@ -337,8 +337,7 @@ static void trimmed_runs_that_get_empty(void) {
 }
 ISOLATED(trimmed_runs_that_get_empty)
 
-// Many sleeping threads that have freed all their blocks keep few empty runs: working threads
-// take what the others leave.
+// Each of many threads that have freed all their blocks keeps few empty runs.
 enum { CROWD = 24 };
 static pthread_barrier_t all_have_heaps, all_have_freed;
 static _Atomic unsigned empty_runs, all_runs;

@@ -147,7 +147,7 @@ static void every_second_run_is_kept(void) {
 }
 ISOLATED(every_second_run_is_kept)
 
-// The budget follows the hit rate.
+// Misses raise the budget.
 static void budgets_adapt(void) {
   options(4, 3);
   for (unsigned i = 0; i < 3 * 2 * HAK_WARM_WINDOW; i++) {
@@ -341,7 +341,7 @@ static void prewarm(void) {
 }
 ISOLATED(prewarm)
 
-// Empty SuperSlabs that no thread needed go within two seconds, in a child too.
+// Empty SuperSlabs that no thread needed go within ten seconds, in a child too.
 static void wait_until_idle_memory_is_back(void) {
   hak_option(LRU_SHARE) = 0;
   fill_slabs(0, SLABS);

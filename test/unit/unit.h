@@ -103,7 +103,7 @@ static inline void unit_in_child(void (*body)(void)) {
 #define ISOLATED_TEST(name) {#name, name##_isolated, NULL, NULL, NULL}
 #define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
 
-// xorshift64*: the tests' only source of random numbers, always from a fixed seed.
+// xorshift64*: random numbers, from fixed seeds.
 static inline uint64_t chance(uint64_t *state) {
   *state ^= *state >> 12;
   *state ^= *state << 25;
@@ -114,7 +114,7 @@ static inline size_t chance_below(uint64_t *state, size_t n) { return (chance(st
 
 // ---------------------------------------------------------------------------
 // Contents. Blocks above a page get a word in every 512 bytes only, so that large ones stay
-// cheap. The bytes behind a multiple of 8 have a pattern of their own; any multiple can be checked.
+// cheap. The last n % 8 bytes are of another pattern, so shorter checks take a multiple of 8.
 
 static inline size_t unit_stride(size_t n) { return n <= 4096 ? 8 : 512; }
 

@@ -21,6 +21,8 @@ bool EveryFormFails(int expected) {
        calls == expected;
   ok = ok && Null([](std::size_t n) { return ::operator new(n, kLine, std::nothrow); }) &&
        calls == expected;
+  ok = ok && Null([](std::size_t n) { return ::operator new[](n, kLine, std::nothrow); }) &&
+       calls == expected;
   return ok;
 }
 

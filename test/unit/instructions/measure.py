@@ -4,7 +4,7 @@
 
 Runs the program under callgrind with N and with 2 N rounds. The difference, in
 the library's own object, is exactly what N rounds cost, start-up and refills
-aside. The instructions executed at least N times are the hit paths: none of
+aside. The instructions that are then executed more often are the hit paths: none of
 them may be a call, a push or a pop, or use the stack otherwise (rows F2, F4).
 Exit status 77 (skipped) where valgrind is missing, and elsewhere than on x86-64.
 """
