@@ -5,8 +5,8 @@
 // Builds MIB of blocks of 16 to 2047 bytes in groups of GROUP neighbours and frees all but
 // KEEP percent of the groups, chosen at random. Then, in each round, it replaces a quarter of
 // its groups by new ones. At the peak, after the frees, and after the first and every fifth
-// round it prints resident memory, from /proc/self/statm, beside what the program holds. With GROUP 1 no slab becomes entirely free; with
-// large groups most do.
+// round it prints resident memory, from /proc/self/statm, beside what the program holds. With
+// GROUP 1 no slab becomes entirely free; with large groups most do.
 
 #include "common.h"
 

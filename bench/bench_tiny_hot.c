@@ -3,8 +3,8 @@
 // One thread allocates a batch of small blocks, touches each, and frees them in
 // reverse order, again and again. The batch (100 blocks of 16 bytes) fits in most
 // allocators' per-thread caches (glibc's holds fewer), so after the first round every
-// malloc and every free should be a hit. The whole batch is live at once, so an allocator cannot shine with a
-// cache of one block. An op is a malloc or a free.
+// malloc and every free should be a hit. The whole batch is live at once, so an
+// allocator cannot shine with a cache of one block. An op is a malloc or a free.
 
 #include "common.h"
 

@@ -52,7 +52,7 @@ document.querySelectorAll('th').forEach(function (head) {
 });
 """
 METHOD = (
-    "In every round each benchmark runs once under each allocator that may still be the fastest, in random order and next to each other. Figures are "
+    "In every round each benchmark runs once under each allocator (within a budget, not under those far behind), in random order and next to each other. Figures are "
     "medians over the rounds; intervals are of the ratio of medians, 95 %, and hold both the percentile bootstrap, in "
     "which the rounds are resampled as pairs, and the exact interval of the ratios round by round. Benchmarks whose "
     "intervals were wide got more rounds. Runs during which something else used more than 5 % of a CPU are counted as disturbed "

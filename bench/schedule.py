@@ -24,7 +24,7 @@ LEAST_ROUNDS = 4     # of every benchmark, if the budget allows
 MOST_ROUNDS = 25     # with a budget
 SETTLED = 0.02       # half width of an interval (as a logarithm) up to which it is narrow enough
 OUTCLASSED = (8, 4)  # multiples of the benchmark's typical time: after one round, after two or more
-BEHIND = 1.5          # multiple of the fastest allocator's time, each in its fastest run, after two rounds
+BEHIND = 1.5         # multiple of the fastest allocator's time, each in its fastest run, after two rounds
 RESERVE = 0.97       # share of the budget for running; the rest is for tables, page and charts
 
 

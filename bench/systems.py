@@ -37,7 +37,7 @@ class Row:
     program: str
     full: str
     quick: str
-    settings: tuple[str, ...]           # VARIABLE=VALUE,… without HAKMEM_, the default first except in S2 and X3
+    settings: tuple[str, ...]           # VARIABLE=VALUE,… without HAKMEM_, the default first (S2, warm pool: with NURSERY=0)
     counters: tuple[str, ...] = ()
     memory: str = "peak_rss_kib"        # key of the program's record
     figures: tuple[tuple[str, Callable[[Stats], float]], ...] = ()

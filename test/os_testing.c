@@ -4,8 +4,6 @@
 #define _GNU_SOURCE
 #include "os/kernel.h"
 
-#include <errno.h>
-
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "core/print.h"

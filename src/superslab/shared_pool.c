@@ -2,6 +2,7 @@
 
 #include <limits.h>
 
+#include "base/bits.h"
 #include "core/options.h"
 #include "os/os.h"
 #include "superslab/pool_index.h"

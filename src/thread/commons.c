@@ -1,5 +1,6 @@
 #include "thread/commons.h"
 
+#include "base/regret.h"
 #include "core/options.h"
 #include "os/os.h"
 #include "thread/orphan.h"
@@ -25,7 +26,7 @@ static _Atomic(hak_heap_t *) *place_of(unsigned size_class) {
 
 // Takes the commons in the place, now CLAIMED. NULL: there is none, or another thread has it.
 static hak_heap_t *claim(_Atomic(hak_heap_t *) *place) {
-  // Acquire: pairs with the release in hak_heap_make_in, as does that of the state in hak_heap_take.
+  // Acquire: pairs with the release in hak_heap_make_in, as that in hak_heap_take does (state).
   hak_heap_t *common = hak_load_acquire(place);
   bool made = common && common != &hak_heap_none;
   return made && hak_heap_take(common, HAK_HEAP_CLAIMED) ? common : NULL;

@@ -1,9 +1,11 @@
 #include "thread/front.h"
 
+#include "core/options.h"
 #include "os/os.h"
 #include "pool/huge.h"
 #include "pool/huge_cache.h"
 #include "pool/l25.h"
+#include "superslab/shared_pool.h"
 #include "thread/commons.h"
 #include "thread/first.h"
 #include "thread/growth.h"

@@ -124,7 +124,7 @@ HAK_INTERNAL extern _Atomic uint32_t hak_heap_threads;
 hak_heap_t *hak_heap_new(void);
 // Makes a heap for a place that threads share and that is NULL: a nursery (state ATTACHED) or a
 // commons (CLAIMED), which this thread then has. While it is made the place holds hak_heap_none.
-// NULL: no memory, or another thread makes one.
+// NULL: no memory, or the place is not NULL: it has a heap, or another thread makes one.
 hak_heap_t *hak_heap_make_in(_Atomic(hak_heap_t *) *place, uint32_t state);
 
 // The pthread-key destructor and its registration.

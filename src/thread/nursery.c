@@ -60,8 +60,13 @@ HAK_NOINLINE static hak_heap_t *enter_another(void) {
     _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
     // Acquire: pairs with the release in hak_heap_make_in.
     hak_heap_t *heap = hak_load_acquire(place);
-    if (!heap && (heap = hak_heap_make_in(place, HAK_HEAP_ATTACHED)) != NULL) return heap;
-    if (n > 0 && heap && heap != &hak_heap_none && take(heap)) return heap;
+    if (!heap) {
+      heap = hak_heap_make_in(place, HAK_HEAP_ATTACHED);
+      // If no other thread makes one there, there is no memory, for another place either.
+      if (heap || hak_load_relaxed(place) == NULL) return heap;
+    } else if (n > 0 && heap != &hak_heap_none && take(heap)) {
+      return heap;
+    }
   }
   return NULL;
 }
@@ -97,7 +102,7 @@ void hak_nursery_leave(hak_heap_t *heap) {
 }
 
 void *hak_nursery_hit(size_t size) {
-  // Acquire: pairs with the release in make, and makes the options known as well.
+  // Acquire: pairs with the release in hak_heap_make_in, and makes the options known as well.
   hak_heap_t *heap = hak_load_acquire(&nurseries[tls_young.taken % HAK_NURSERIES]);
   if (size > HAK_L2_MAX || !heap || heap == &hak_heap_none || !is_young(size) ||
       hak_orphan_any(HAK_ORPHANS_ALL) || !take(heap))

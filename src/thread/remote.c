@@ -1,5 +1,6 @@
 #include "thread/remote.h"
 
+#include "core/misuse.h"
 #include "thread/commons.h"
 #include "thread/heap.h"
 #include "thread/letter.h"

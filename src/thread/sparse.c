@@ -1,7 +1,10 @@
 #include "thread/sparse.h"
 
+#include "base/bits.h"
 #include "core/options.h"
 #include "os/os.h"
+#include "superslab/shared_pool.h"
+#include "superslab/superslab.h"
 #include "thread/ring.h"
 
 #define SPARSE_BLOCKS 8 // live in a tiny slab: at least half of its pages are free then

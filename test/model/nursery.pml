@@ -9,7 +9,8 @@
 // one, and tidies it if no thread has it (hak_heap_service).
 //
 // Mirrors src/thread/nursery.c: hak_nursery_enter (hak_nursery_hit is one of its calls),
-// enter_another, take, hak_nursery_leave, hak_nursery_grow_up; src/thread/orphan.c:
+// enter_another, take, hak_nursery_leave, hak_nursery_grow_up; src/thread/heaps.c:
+// hak_heap_make_in; src/thread/orphan.c:
 // hak_orphan_leave; src/thread/heap.c: hak_heap_post, hak_heap_service. One remote
 // free stands for an inbox; what is in it is in remote.pml and orphan.pml.
 //

@@ -245,7 +245,7 @@ inline local_free(x) {
 }
 
 #ifdef RUNS
-inline alloc_by_hint(x) {                              // hak_front_pop_l2
+inline alloc_by_hint(x) {                              // hak_front_pop_hint
   d_step { hints[x] -> assert(used[x] && owner[x] == 0 && free[x] >= hints[x]);
            hints[x]--; free[x]--; has[x]++ }
 }

@@ -10,6 +10,7 @@
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/nursery.h"
 #include "thread/orphan.h"
 #include "thread/process.h"
 
@@ -316,6 +317,35 @@ static void orphans_first(void) {
 }
 ISOLATED(orphans_first)
 
+// A request for which there is no memory, or a trim, tidies the heap that a thread left after a young
+// thread had entered its nursery, which adopts nothing.
+static void *leave_one_of_many(void *unused) {
+  static void *p[2000];
+  for (unsigned i = 0; i < COUNT(p); i++) p[i] = hak_malloc(48);
+  for (unsigned i = 1; i < COUNT(p); i++) hak_free(p[i]);
+  return unused;
+}
+static void *reclaim_young(void *unused) {
+  hak_heap_t *nursery = hak_nursery_enter();
+  CHECK(nursery);
+  hak_option(NURSERY) = 0;
+  unit_in_thread(leave_one_of_many, NULL);
+  hak_option(NURSERY) = 1024;
+  uint64_t before = heaps_stat(HAK_STAT_page_trim);
+  hak_heap_reclaim_all(nursery, 0);
+  CHECK(heaps_stat(HAK_STAT_page_trim) > before);
+  hak_nursery_leave(nursery);
+  return unused;
+}
+static void orphans_are_tidied(void) {
+  set_up(1024);
+  if (hak_os_page_size != 4096) return; // no page of a slab becomes free
+  hak_option(PURGE) = 2, hak_option(FULL_MARK) = 8;
+  unit_in_thread(allocate_one, (void *)1);
+  unit_in_thread(reclaim_young, NULL);
+}
+ISOLATED(orphans_are_tidied)
+
 // In a forked child nurseries are as other threads left them: new ones serve.
 static void *fork_young(void *unused) {
   (void)unused;
@@ -400,6 +430,7 @@ int main(void) {
     ISOLATED_TEST(takes_in_no_slabs),
     ISOLATED_TEST(sizes_are_those_asked_for),
     ISOLATED_TEST(orphans_first),
+    ISOLATED_TEST(orphans_are_tidied),
     ISOLATED_TEST(forks),
     ISOLATED_TEST(trim_reaches_them),
     ISOLATED_TEST(trim_reaches_what_is_held),
