@@ -45,11 +45,12 @@ static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
     live[i + 1] -= reaches_in(slab, i + 1, size); // the last block of page i
   }
   uint32_t seen = 0;
+  const unsigned shift = hak_low_bit(page); // a division per block would take longer than the rest
   for (char *block = slab->free; block; block = hak_link_get(block)) {
-    size_t at = (size_t)(block - slab->start), first = (at + gap) / page;
+    size_t at = (size_t)(block - slab->start), first = (at + gap) >> shift;
     if (at >= slab->carved * size || ++seen > slab->carved) return 0;
     live[first]--;
-    size_t last = (at + gap + size - 1) / page;
+    size_t last = (at + gap + size - 1) >> shift;
     live[last] -= last != first;
   }
   uint32_t found = 0;
@@ -60,10 +61,11 @@ static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
 // Takes the blocks that start in the pages out of the free list.
 static void unlink_blocks(hak_slab_t *slab, uint32_t pages) {
   const char *start = hak_slab_start(slab);
+  const unsigned shift = hak_low_bit(hak_os_page_size);
   void *before = NULL, *next;
   bool skipped = false;
   for (void *block = slab->free;; block = next) {
-    bool stays = !block || !(pages >> ((size_t)((char *)block - start) / hak_os_page_size) & 1);
+    bool stays = !block || !(pages >> ((size_t)((char *)block - start) >> shift) & 1);
     next = block ? hak_link_get(block) : NULL;
     if (!stays) {
       skipped = true;
