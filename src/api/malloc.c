@@ -214,14 +214,20 @@ static void cut_in_place(const hak_block_t *block, void *p, size_t size) {
   else if (block->kind == HAK_KIND_FREE) (void)hak_huge_resize(p, size);
 }
 
-// Nor is there memory for another block to move to: gives back what is kept, which may be enough
-// for the growth alone.
-static HAK_COLD void *grow_huge_again(void *p, size_t usable, size_t size) {
-  if (size <= usable || !hak_huge_cache_may_serve(size - usable)) return NULL;
+// A huge block that mremap could not make longer moves. If there is no memory for another block
+// either, gives back what is kept: it may be enough for the growth alone.
+static HAK_COLD void *grow_huge(void *p, size_t usable, size_t size, const char *function) {
+  int before = errno;
+  void *q = move(p, usable, size, function);
+  if (q || !hak_huge_cache_may_serve(size - usable)) return q;
   hak_heap_t *heap = hak_heap_enter();
   hak_heap_reclaim_all(heap, 0);
   if (heap) hak_heap_leave(heap);
-  return hak_huge_resize(p, size + HAK_TAIL);
+  if (!(q = hak_huge_resize(p, size + HAK_TAIL))) return NULL;
+  errno = before; // move set it
+  reseal(q, size);
+  count(HAK_STAT_realloc_remap);
+  return q;
 }
 
 static void *resize(void *p, size_t size, const char *function) {
@@ -235,12 +241,11 @@ static void *resize(void *p, size_t size, const char *function) {
   bool moves = block.kind == HAK_KIND_L25 && size > HAK_L2_MAX && size < block.usable / 2;
   void *q = moves ? NULL : resize_in_place(&block, p, size);
   if (!q) {
-    int before = errno;
-    void *moved = move(p, block.usable, size, function);
-    if (moved == p && !HAK_SECURE) cut_in_place(&block, p, size);
-    if (moved || block.kind != HAK_KIND_FREE) return moved;
-    if (!(q = grow_huge_again(p, block.usable, size))) return NULL;
-    errno = before; // move set it
+    if (block.kind == HAK_KIND_FREE && size > block.usable)
+      return grow_huge(p, block.usable, size, function);
+    q = move(p, block.usable, size, function);
+    if (q == p && !HAK_SECURE) cut_in_place(&block, p, size);
+    return q;
   }
   reseal(q, size);
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
