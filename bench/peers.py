@@ -16,6 +16,7 @@ As a module: peers.available() -> {name: path of the shared object}.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import inspect
 import json
@@ -334,7 +335,8 @@ def probe(library: Path | None, env: dict[str, str] | None = None) -> dict[str, 
     return served
 
 
-def compiler(words: list[str]) -> str:
+@functools.cache
+def compiler(*words: str) -> str:
     done = subprocess.run([*words, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True)
     return f"{' '.join(words)} {done.stdout.strip()}"
 
@@ -343,11 +345,11 @@ def recipe(name: str) -> dict[str, str]:
     """A description of what a build depends on; a cached library with another recipe is stale."""
     peer = PEERS[name]
     client, version, pin = PINS[peer.package]
-    recipe = inspect.getsource(peer.build) + repr(sorted(inspect.getclosurevars(peer.build).nonlocals.items()))
+    made_by = inspect.getsource(peer.build) + repr(sorted(inspect.getclosurevars(peer.build).nonlocals.items()))
     return {"name": name, "version": peer.version, "package": peer.package,
             "package_version": version, "package_sha256": pin,
-            "compiler": "Debian's" if client == "apt" else f"{compiler(cc())}, {compiler(cxx())}",
-            "build_sha256": hashlib.sha256(recipe.encode()).hexdigest()}
+            "compiler": "Debian's" if client == "apt" else f"{compiler(*cc())}, {compiler(*cxx())}",
+            "build_sha256": hashlib.sha256(made_by.encode()).hexdigest()}
 
 
 def paths(name: str) -> tuple[Path, Path]:

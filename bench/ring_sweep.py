@@ -5,8 +5,8 @@
 
 Builds one library with L2 rings of 64 entries and an L2.5 ring of 32 (build/ring-sweep)
 and limits both at run time (HAKMEM_L2_RING_CAP, HAKMEM_L25_RING_CAP, the latter to at
-most 16); compares it also with the normal library. Prints compare.py's table and writes FOLDER/ring-sweep.json,
-.csv and .svg (default build/ring-sweep).
+most 16); compares it also with the normal library. Prints compare.py's table and
+writes FOLDER/ring-sweep.json, .csv and .svg (default build/ring-sweep).
 """
 
 from __future__ import annotations

@@ -220,9 +220,7 @@ static HAK_COLD void *grow_huge(void *p, size_t usable, size_t size, const char 
   int before = errno;
   void *q = move(p, usable, size, function);
   if (q || !hak_huge_cache_may_serve(size - usable)) return q;
-  hak_heap_t *heap = hak_heap_enter();
-  hak_heap_reclaim_all(heap, 0);
-  if (heap) hak_heap_leave(heap);
+  (void)hak_trim(0);
   if (!(q = hak_huge_resize(p, size + HAK_TAIL))) return NULL;
   errno = before; // move set it
   reseal(q, size);

@@ -104,17 +104,18 @@ static void look(const void *address) {
 void hak_guard_start(void) {
   if (hak_option(GUARD) == 0) return;
   size_t table = hak_align_up(PLACES * sizeof(place_t), hak_os_page_size);
+  size_t range = (2 * PLACES + 1) * hak_os_page_size;
   places = hak_os_map(table, hak_os_page_size);
-  char *p = hak_os_reserve((2 * PLACES + 1) * hak_os_page_size, hak_os_page_size);
+  char *p = hak_os_reserve(range, hak_os_page_size);
   if (!places || !p) {
     if (places) hak_os_unmap(places, table);
-    if (p) hak_os_unmap(p, (2 * PLACES + 1) * hak_os_page_size);
+    if (p) hak_os_unmap(p, range);
     return;
   }
   hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)table);
   hak_os_stack_prepare();
   hak_os_on_fault(look);
-  hak_guard_end = (uintptr_t)p + (2 * PLACES + 1) * hak_os_page_size;
+  hak_guard_end = (uintptr_t)p + range;
   hak_store_release(&hak_guard_base, (uintptr_t)p);
 }
 

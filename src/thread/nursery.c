@@ -62,7 +62,8 @@ HAK_NOINLINE static hak_heap_t *enter_another(void) {
     hak_heap_t *heap = hak_load_acquire(place);
     if (!heap) {
       heap = hak_heap_make_in(place, HAK_HEAP_ATTACHED);
-      // If no other thread makes one there, there is no memory, for another place either.
+      // If no other thread makes one there, there is no memory, for another place either. Relaxed:
+      // nothing is read through it.
       if (heap || hak_load_relaxed(place) == NULL) return heap;
     } else if (n > 0 && heap != &hak_heap_none && take(heap)) {
       return heap;
