@@ -33,7 +33,7 @@ import peers
 import suites
 from allocators import Allocator, describe, parse_allocator
 from benchmark import Benchmark
-from measure import Session, describe_machine, disturbed, prepare
+from measure import Session, describe_machine, prepare
 from output import print_details, print_notes, print_table, write_csv, write_mimalloc_csv
 from schedule import LEAST_ROUNDS, MOST_ROUNDS, Schedule
 from summary import summarise
@@ -154,9 +154,9 @@ def described_runs(session: Session, essentials: bool) -> dict:
     if not essentials:
         return {"runs": records}
     keys = {b.name: (b.metric, b.memory) for b in session.benchmarks}
-    rows = [[r[k] for k in ESSENTIALS] + [r[k] for k in keys[r["benchmark"]]] + [int(disturbed(r))]
+    rows = [[r[k] for k in ESSENTIALS] + [r[k] for k in keys[r["benchmark"]]] + [r.get("loop_s", 0.0), int(session.disturbed(r))]
             for r in records if r["benchmark"] in keys]
-    return {"run_columns": [*ESSENTIALS, "time", "memory", "disturbed"], "runs": rows}
+    return {"run_columns": [*ESSENTIALS, "time", "memory", "loop_s", "disturbed"], "runs": rows}
 
 
 def print_list() -> None:
@@ -190,7 +190,7 @@ def document(args: argparse.Namespace, session: Session, summary: dict, seed: in
                             "args": [anywhere(word) for word in (b.quick if args.quick else b.full)]}
                            for b in session.benchmarks],
             "allocators": [describe(a) for a in session.allocators],
-            "disturbed_runs": sum(map(disturbed, session.records)), "repeated_runs": session.repeated,
+            "disturbed_runs": sum(map(session.disturbed, session.records)), "repeated_runs": session.repeated,
             **{key: [short(r) for r in value] if isinstance(value, list) else value
                for key, value in summary.items()},
             **described_runs(session, args.compact)}

@@ -24,7 +24,11 @@ from benchmark import Benchmark
 
 REPO = Path(__file__).resolve().parent.parent
 BUSY_LIMIT = 0.05     # foreign CPU time, in CPUs, above which a run counts as disturbed
+SLOW_LIMIT = 1.15     # times the fastest loop of speed.c, above which a run counts as disturbed
 AGAIN = 2             # times a disturbed run is repeated
+WAIT = 10             # seconds that a run waits at most for processors at full speed
+WAIT_STEP = 0.25      # seconds between two looks at their speed
+WAIT_SHARE = 0.2      # share of a session's time that may go into waiting
 QUICK_PRIME = 128     # MiB populated before quick runs of benchmarks that need much memory
 TIMEOUT = 600         # seconds per run
 SYSTEM = "system"
@@ -167,8 +171,14 @@ def foreign(record: dict) -> float:
     return record["foreign_cpus"] + record["steal_cpus"]
 
 
-def disturbed(record: dict) -> bool:
+def crowded(record: dict) -> bool:
     return foreign(record) > BUSY_LIMIT and foreign(record) * record["wall_s"] > 0.025  # a few ticks
+
+
+def loop_now(build: Path) -> float:
+    """Seconds that the loop of speed.c takes now on the slowest processor; 0 if that is not built."""
+    program = build / "bench" / "speed"
+    return float(subprocess.run([str(program)], capture_output=True, check=True).stdout) if program.exists() else 0.0
 
 
 class Session:
@@ -187,6 +197,8 @@ class Session:
         self.enough: set[tuple[str, str]] = set()  # pairs that need no more runs
         self.repeated = 0
         self.again = AGAIN
+        self.fastest_loop = math.inf  # of all that were measured, seconds
+        self.started, self.waited = time.monotonic(), 0.0
         self.remaining: Callable[[], str] = lambda: ""  # for the line of progress
 
     def warm_up(self, only_floors: bool = False) -> None:
@@ -232,19 +244,46 @@ class Session:
             return None
 
     def run(self, b: Benchmark, a: Allocator, number: int) -> dict:
-        """One run, repeated if something else used the machine meanwhile; the quietest counts."""
+        """One run, repeated if something else used or slowed the machine meanwhile; the quietest counts."""
         quick = self.quick or number == 0
         quietest: dict = {}
         for attempt in range(1 if number < 1 else 1 + self.again):
             self.repeated += attempt > 0
+            before = self.wait_for_speed() if number != 0 else 0.0
             record = run_once(b, a, self.build, quick, number == FLOOR_ROUND)
+            record["loop_s"] = min(before, self.loop())  # slow both times: most likely all the time
             if "output" in record and record.pop("output") != self.expected_output(b, quick):
                 raise RunError("it prints something else than under the system allocator")
-            if not quietest or foreign(record) < foreign(quietest):
+            if not quietest or self.noise(record) < self.noise(quietest):
                 quietest = record
-            if not disturbed(record):
+            if not self.disturbed(record):
                 break
         return quietest
+
+    def loop(self) -> float:
+        seconds = loop_now(self.build)
+        if seconds > 0:
+            self.fastest_loop = min(self.fastest_loop, seconds)
+        return seconds
+
+    def wait_for_speed(self) -> float:
+        """Waits while a processor is slow, not for long; returns its last loop."""
+        start = time.monotonic()
+        allowed = min(WAIT, WAIT_SHARE * (start - self.started) - self.waited)
+        while (seconds := self.loop()) > SLOW_LIMIT * self.fastest_loop and time.monotonic() - start < allowed:
+            time.sleep(WAIT_STEP)
+        self.waited += time.monotonic() - start
+        return seconds
+
+    def slowness(self, record: dict) -> float:
+        """How many times its fastest loop a processor took, both before and after a run."""
+        return max(1.0, record.get("loop_s", 0.0) / self.fastest_loop)
+
+    def noise(self, record: dict) -> float:
+        return foreign(record) + self.slowness(record) - 1
+
+    def disturbed(self, record: dict) -> bool:
+        return crowded(record) or self.slowness(record) > SLOW_LIMIT
 
     def expected_output(self, b: Benchmark, quick: bool) -> str:
         key = f"{b.name} quick={quick}"
@@ -253,16 +292,29 @@ class Session:
         return self.outputs[key]
 
     def by_round(self, b: str, a: str, key: str) -> dict[int, float]:
-        """The values by round; empty if the pair has ever failed."""
+        """The values by round, of the undisturbed runs if every allocator that still runs this benchmark
+        has one: an undisturbed run compares with nothing else. Empty if the pair has ever failed."""
         if (b, a) in self.failures:
             return {}
         for record in self.records[self.indexed:]:
             self.pairs.setdefault((record["benchmark"], record["allocator"]), []).append(record)
         self.indexed = len(self.records)
-        return {r["round"]: r[key] for r in self.pairs.get((b, a), []) if key in r}
+        running = [x.name for x in self.allocators if (b, x.name) not in self.failures.keys() | self.enough]
+        runs = self.pairs.get((b, a), [])
+        if all(self.calm(self.pairs[b, name]) for name in running if (b, name) in self.pairs):
+            runs = self.calm(runs) or runs
+        return {r["round"]: r[key] for r in runs if key in r}
+
+    def calm(self, runs: list[dict]) -> list[dict]:
+        return [r for r in runs if not self.disturbed(r)]
 
     def values(self, b: str, a: str, key: str) -> list[float]:
         return list(self.by_round(b, a, key).values())
+
+    def calm_values(self, b: str, a: str, key: str) -> list[float]:
+        """The values of the undisturbed runs alone."""
+        self.by_round(b, a, key)  # sorts the records that are new
+        return [r[key] for r in self.calm(self.pairs.get((b, a), [])) if key in r]
 
 
 def progress(text: str) -> None:

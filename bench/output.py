@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import results
-from measure import Session, disturbed
+from measure import Session
 from summary import LEAST_RUNS, not_first
 
 UNIT = {"ns_per_op": "ns/op", "net_ns_per_op": "ns/op", "seconds": "s", "cpu_seconds": "s", "wall_s": "s"}
@@ -84,10 +84,10 @@ def print_notes(session: Session, summary: dict) -> None:
           "Of best: relative to the best allocator of each row.")
     if min(counts) < LEAST_RUNS:
         print(f"With fewer than {LEAST_RUNS} rounds nothing is known of how certain a figure is.")
-    noisy = [r for r in session.records if disturbed(r)]
+    noisy = [r for r in session.records if session.disturbed(r)]
     if noisy or session.repeated:
-        print(f"Disturbed by something else on the machine: {session.repeated} runs were done again, "
-              f"{len(noisy)} of {len(session.records)} remained so.")
+        print(f"Disturbed by something else on the machine: {session.repeated} runs were done again; "
+              f"{len(noisy)} of {len(session.records)} remained so and count only in rows where some allocator has no others.")
     for (b, a), why in session.failures.items():
         print(f"Failed: {b} under {a}: {why}")
     if len(session.allocators) > 2:

@@ -55,8 +55,8 @@ METHOD = (
     "In every round each benchmark runs once under each allocator (within a budget, not under those far behind), in random order and next to each other. Figures are "
     "medians over the rounds; intervals are of the ratio of medians, 95 %, and hold both the percentile bootstrap, in "
     "which the rounds are resampled as pairs, and the exact interval of the ratios round by round. Benchmarks whose "
-    "intervals were wide got more rounds. Runs during which something else used more than 5 % of a CPU are counted as disturbed "
-    "and repeated up to twice if time allows; none is dropped. Memory is the peak of the resident memory unless the benchmark measures "
+    "intervals were wide got more rounds. Runs during which something else used more than 5 % of a CPU, or in which a "
+    "processor was slow, are disturbed: they are repeated up to twice if time allows, and count only in rows where some allocator has no others. Memory is the peak of the resident memory unless the benchmark measures "
     "another; mean RSS is the mean over time of the started process's resident memory, read every 10 ms. "
     "Geometric means are over the benchmarks that every allocator has a ratio for.")
 
@@ -142,7 +142,7 @@ def put_head(page: Page, result: dict) -> None:
                   f"Commit {commit or 'unknown'}, measured {result['time']}. "
                   f"{len(result['benchmarks'])} benchmarks, {results.rounds(result)} rounds, {len(result['runs'])} runs; "
                   f"{result.get('repeated_runs', 0)} disturbed runs were done again, "
-                  f"{result['disturbed_runs']} of those that count were disturbed.")
+                  f"{result['disturbed_runs']} remained disturbed.")
     if result["quick"]:
         page.put("p", "These are quick runs: for trying, not for quoting.", class_="loss")
 

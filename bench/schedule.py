@@ -24,7 +24,7 @@ LEAST_ROUNDS = 4     # of every benchmark, if the budget allows
 MOST_ROUNDS = 25     # with a budget
 SETTLED = 0.02       # half width of an interval (as a logarithm) up to which it is narrow enough
 OUTCLASSED = (8, 4)  # multiples of the benchmark's typical time: after one round, after two or more
-BEHIND = 1.5         # multiple of the fastest allocator's time, each in its fastest run, after two rounds
+BEHIND = 1.5         # multiple of the fastest allocator's time, each in its fastest run, after two undisturbed ones
 RESERVE = 0.97       # share of the budget for running; the rest is for tables, page and charts
 
 
@@ -131,7 +131,7 @@ class Schedule:
     def behind(self, b: Benchmark) -> set[tuple[str, str]]:
         """The allocators that will not be the fastest in this benchmark."""
         least = {a.name: min(ran) for a in self.session.allocators
-                 if len(ran := self.session.values(b.name, a.name, b.metric)) > 1}
+                 if len(ran := self.session.calm_values(b.name, a.name, b.metric)) > 1}
         return {(b.name, name) for name, t in least.items() if t > BEHIND * min(least.values())}
 
     def pace(self, number: int, least: int) -> None:

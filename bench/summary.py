@@ -137,9 +137,11 @@ class Group:
 
     def relate(self, name: str, other: str, key: str, ratio: str) -> None:
         """Adds the ratio of the two medians over the rounds that both have, and its interval if
-        there are enough rounds."""
+        there are enough rounds. Undisturbed runs may be of different rounds."""
         mine, theirs = common(self.runs[name, key], self.runs[other, key])
         if not mine:
+            mine, theirs = list(self.runs[name, key].values()), list(self.runs[other, key].values())
+            self.rows[name][ratio] = statistics.median(mine) / statistics.median(theirs)
             return
         value = statistics.median(mine) / statistics.median(theirs)
         row = self.rows[name]

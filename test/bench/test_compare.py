@@ -71,6 +71,28 @@ def silent(function, *args, **named):
 
 
 class Statistics(unittest.TestCase):
+    def test_disturbed_runs_count_where_there_are_no_others(self):
+        session = session_of([bench()], {("b", "system"): [(10, 5), (30, 5), (12, 5)], ("b", "hakmem"): [(5, 5)] * 3})
+        session.fastest_loop = 1.0
+        session.records[1]["loop_s"] = 2.0
+        self.assertEqual(session.values("b", "system", "ns_per_op"), [10, 12])
+        for number, a in enumerate(("system", "hakmem")):  # no round in which both ran undisturbed
+            for record in session.records[3 * number:3 * number + 3]:
+                record["loop_s"] = 1.0 if record["round"] == number + 1 else 2.0
+        self.assertEqual(session.calm_values("b", "hakmem", "ns_per_op"), [5])
+        rows = summary.summarise(session, "system")["rows"]
+        self.assertEqual([(r["rounds"], r["time_ratio"]) for r in rows], [(1, 1.0), (1, 0.5)])
+        for record in session.records[1:]:  # hakmem has none, so system's one calm run has nothing to compare with
+            record["loop_s"] = 2.0
+        self.assertEqual(session.calm_values("b", "system", "ns_per_op"), [10])
+        self.assertEqual(session.values("b", "system", "ns_per_op"), [10, 30, 12])
+        session.enough.add(("b", "hakmem"))  # it will never have one
+        self.assertEqual(session.values("b", "system", "ns_per_op"), [10])
+        self.assertEqual(session.values("b", "hakmem", "ns_per_op"), [5, 5, 5])
+        session.records[0]["loop_s"] = 2.0
+        self.assertEqual(session.values("b", "system", "ns_per_op"), [10, 30, 12])
+        self.assertEqual(session.calm_values("b", "system", "ns_per_op"), [])
+
     def test_geometric_mean(self):
         self.assertAlmostEqual(summary.geometric_mean([1, 4, 16]), 4)
         self.assertAlmostEqual(results.mean([0.5, 2]), 1)
@@ -525,7 +547,7 @@ class Processes(unittest.TestCase):
 
     def test_a_disturbed_run_is_repeated_at_most_twice(self):
         session = self.session(self.process("true"), Allocator("system"))
-        with unittest.mock.patch.object(measure, "disturbed", lambda record: True):
+        with unittest.mock.patch.object(measure, "crowded", lambda record: True):
             silent(session.once, session.benchmarks[0], 1, "")
         self.assertEqual((session.repeated, len(session.records)), (2, 1))
 
@@ -534,6 +556,37 @@ class Processes(unittest.TestCase):
         made = [{"foreign_cpus": busy, "steal_cpus": 0.0, "wall_s": 1.0} for busy in (0.5, 0.2, 0.9)]
         with unittest.mock.patch.object(measure, "run_once", unittest.mock.Mock(side_effect=made)):
             self.assertEqual(session.run(session.benchmarks[0], Allocator("system"), 1)["foreign_cpus"], 0.2)
+
+    def test_a_run_on_a_slow_processor_is_disturbed(self):
+        session = self.session(self.process("true"), Allocator("system"))
+        session.again, session.started = 1, -1e9  # it may wait
+        loops = iter((0.001, 0.0013, 0.00116, 0.0011, 0.002, 0.00105, 0.001))
+        with unittest.mock.patch.object(measure, "loop_now", lambda build: next(loops)), \
+                unittest.mock.patch.object(measure.time, "sleep") as slept:
+            session.loop()
+            silent(session.once, session.benchmarks[0], 1, "")  # waits twice, begins at 0.0011
+            silent(session.once, session.benchmarks[0], 2, "")
+        self.assertEqual((slept.call_count, session.repeated, next(loops, None)), (2, 0, None))
+        self.assertEqual([r["loop_s"] for r in session.records], [0.0011, 0.001])
+        self.assertFalse(session.disturbed(session.records[0]))
+        self.assertTrue(session.disturbed({**session.records[0], "loop_s": 0.00116}))
+
+    def test_without_an_end_of_slowness_a_run_waits_no_longer(self):
+        session = self.session(self.process("true"), Allocator("system"))
+        session.fastest_loop = 0.001
+        for started, expected in ((0, 0), (-1e9, measure.WAIT)):
+            clock = [0.0]
+            session.started, session.waited = started, 0.0
+            with unittest.mock.patch.object(measure, "loop_now", lambda build: 0.002), \
+                    unittest.mock.patch.object(measure.time, "monotonic", lambda: clock[0]), \
+                    unittest.mock.patch.object(measure.time, "sleep",
+                                               lambda s: clock.__setitem__(0, clock[0] + s)):
+                self.assertEqual(session.wait_for_speed(), 0.002)
+            self.assertEqual((clock[0], session.waited), (expected, expected))
+
+    def test_speed_takes_a_loops_time(self):
+        self.assertTrue(0 < measure.loop_now(BUILD) < 1)
+        self.assertEqual(measure.loop_now(self.build), 0)  # not built there
 
     def test_half_a_round_does_not_count(self):
         session = self.session(self.process("true"))
@@ -572,6 +625,7 @@ class Clock:
         self.benchmarks, self.order, self.floors = self.session.benchmarks, random.Random(1), {}
         self.ran, self.figures, self.walls, self.enough = [], {}, {}, set()
         self.remaining = None
+        self.calm_values = self.values
 
     def warm_up(self, only_floors):
         self.now += 0 if only_floors else 1
