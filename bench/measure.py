@@ -294,16 +294,20 @@ class Session:
     def by_round(self, b: str, a: str, key: str) -> dict[int, float]:
         """The values by round, of the undisturbed runs if every allocator that still runs this benchmark
         has one: an undisturbed run compares with nothing else. Empty if the pair has ever failed."""
+        runs = self.runs(b, a)
+        running = [x.name for x in self.allocators if (b, x.name) not in self.enough]
+        if all(self.calm(made) for name in running if (made := self.runs(b, name))):
+            runs = self.calm(runs) or runs
+        return {r["round"]: r[key] for r in runs if key in r}
+
+    def runs(self, b: str, a: str) -> list[dict]:
+        """The records of a pair; none if it has ever failed."""
         if (b, a) in self.failures:
-            return {}
+            return []
         for record in self.records[self.indexed:]:
             self.pairs.setdefault((record["benchmark"], record["allocator"]), []).append(record)
         self.indexed = len(self.records)
-        running = [x.name for x in self.allocators if (b, x.name) not in self.failures.keys() | self.enough]
-        runs = self.pairs.get((b, a), [])
-        if all(self.calm(self.pairs[b, name]) for name in running if (b, name) in self.pairs):
-            runs = self.calm(runs) or runs
-        return {r["round"]: r[key] for r in runs if key in r}
+        return self.pairs.get((b, a), [])
 
     def calm(self, runs: list[dict]) -> list[dict]:
         return [r for r in runs if not self.disturbed(r)]
@@ -313,8 +317,7 @@ class Session:
 
     def calm_values(self, b: str, a: str, key: str) -> list[float]:
         """The values of the undisturbed runs alone."""
-        self.by_round(b, a, key)  # sorts the records that are new
-        return [r[key] for r in self.calm(self.pairs.get((b, a), [])) if key in r]
+        return [r[key] for r in self.calm(self.runs(b, a)) if key in r]
 
 
 def progress(text: str) -> None:

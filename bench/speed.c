@@ -9,27 +9,17 @@
 // use (at most MOST) gets LOOPS of them, of which the fastest counts, as one interruption is no
 // slow processor.
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "common.h"
+
 #include <sched.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <time.h>
 
 enum { MOST = 8, LOOPS = 4, STEPS = 1000000 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 // Multiplications and additions in four chains, enough to fill a core: one chain alone would leave
 // room for a neighbour and hardly notice it. The empty asm keeps the compiler from merging steps.
-static double loop(void) {
+static uint64_t loop_ns(void) {
   uint64_t a = 1, b = 2, c = 3, d = 4;
-  double start = now();
+  uint64_t start = bench_now_ns();
   for (int i = 0; i < STEPS; i++) {
     a = a * 3 + 1;
     b = b * 5 + 2;
@@ -37,20 +27,20 @@ static double loop(void) {
     d += c * 7;
     __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
   }
-  return now() - start;
+  return bench_now_ns() - start;
 }
 
-static double fastest_loop(void) {
-  double fastest = loop();
+static uint64_t fastest_loop_ns(void) {
+  uint64_t fastest = loop_ns();
   for (int i = 1; i < LOOPS; i++) {
-    double t = loop();
+    uint64_t t = loop_ns();
     if (t < fastest) fastest = t;
   }
   return fastest;
 }
 
 int main(void) {
-  double slowest = 0;
+  uint64_t slowest = 0;
   cpu_set_t all;
   int done = 0;
   CPU_ZERO(&all);
@@ -61,11 +51,11 @@ int main(void) {
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
     if (sched_setaffinity(0, sizeof one, &one) != 0) continue;
-    double t = fastest_loop();
+    uint64_t t = fastest_loop_ns();
     if (t > slowest) slowest = t;
     done++;
   }
-  if (done == 0) slowest = fastest_loop();
-  printf("%.9f\n", slowest);
+  if (done == 0) slowest = fastest_loop_ns();
+  printf("%.9f\n", (double)slowest / 1e9);
   return 0;
 }
