@@ -444,7 +444,7 @@ bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
 
 static void slab_event(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_slab_event(heap, slab);
-  hak_heap_reclaim_if_asked(heap);
+  hak_tend_if_due(heap);
 }
 
 void hak_front_slab_event(hak_slab_t *slab) { slab_event(hak_tls_heap, slab); }

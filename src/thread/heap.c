@@ -163,6 +163,7 @@ static void forget(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_release(hak_heap_t *heap, hak_slab_t *slab) {
   forget(heap, slab);
+  heap->ticks++;                     // a thread that only frees takes no other slow path
   hak_pool_release(slab, slab->run); // hak_slab_clear leaves run as it was
   hak_heap_tend_shared();
 }

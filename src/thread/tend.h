@@ -1,7 +1,7 @@
-// tend.h: a heap's periodic work, in slow paths of malloc, and in one of so many hits, as a
-// load may take no slow path. The heap hands over blocks of others that it holds back, takes
-// in what others freed of its own, gives back what was idle, of itself, a commons and an
-// orphan, and follows a request to give back all it can. Owner only.
+// tend.h: a heap's periodic work, in slow paths of malloc, at frees that empty slabs, and in one
+// of so many hits, as a load may take no slow path. The heap hands over blocks of others that it
+// holds back, takes in what others freed of its own, gives back what was idle, of itself, a
+// commons and an orphan, and follows a request to give back all it can. Owner only.
 // Tests: test/unit/test_front.c, test_sparse.c, test_ring.c.
 
 #ifndef HAK_THREAD_TEND_H
@@ -16,9 +16,15 @@ HAK_COLD void hak_tend_front(hak_heap_t *heap, hak_slab_t *slab);
 // counter starts anew. Returns block, so that the caller need not keep it.
 HAK_COLD void *hak_tend_ring(hak_ring_t *ring, hak_slab_t *run, void *block);
 
-HAK_INLINE void hak_tend(hak_heap_t *heap) {
-  if (++heap->ticks >= HAK_HEAP_TICKS) hak_tend_now(heap);
+// After a free that may have emptied slabs, each of which counts as a slow path.
+HAK_INLINE void hak_tend_if_due(hak_heap_t *heap) {
+  if (heap->ticks >= HAK_HEAP_TICKS) hak_tend_now(heap);
   hak_heap_reclaim_if_asked(heap);
+}
+
+HAK_INLINE void hak_tend(hak_heap_t *heap) {
+  heap->ticks++;
+  hak_tend_if_due(heap);
 }
 
 #endif

@@ -89,6 +89,22 @@ static void when_full(void) {
 }
 ISOLATED(when_full)
 
+// A thread that frees what it had and allocates nothing more sends its letters before it sleeps.
+static void sent_by_frees(void) {
+  enum { OWN = 1500, LARGE = 16000 };
+  static void *own[OWN];
+  hak_heap_t *me = mine();
+  for (unsigned i = 0; i < OWN; i++) CHECK((own[i] = hak_malloc(LARGE)) != NULL);
+  start(&other, LARGE, 3);
+  for (unsigned i = 0; i < 3; i++) give(other.blocks[i]);
+  CHECK_EQUAL(written(me), 3);
+  for (unsigned i = 0; i < OWN; i++) give(own[i]);
+  CHECK_EQUAL(written(me), 0);
+  CHECK(hak_load_relaxed(&other.heap->mail) != NULL);
+  tell(&other, END);
+}
+ISOLATED(sent_by_frees)
+
 // Two owners at a time, in turns.
 static void two_owners(void) {
   hak_heap_t *me = mine();
@@ -307,10 +323,10 @@ ISOLATED(circle)
 int main(void) {
   hak_option(NURSERY) = 0; // threads have heaps of their own here
   const struct CMUnitTest tests[] = {
-    ISOLATED_TEST(to_the_owner), ISOLATED_TEST(when_full),       ISOLATED_TEST(two_owners),
-    ISOLATED_TEST(owner_sleeps), ISOLATED_TEST(owner_has_ended), ISOLATED_TEST(adopted_meanwhile),
-    ISOLATED_TEST(freed_again),  ISOLATED_TEST(not_for_all),     ISOLATED_TEST(in_a_child),
-    ISOLATED_TEST(circle),
+      ISOLATED_TEST(to_the_owner),      ISOLATED_TEST(when_full),    ISOLATED_TEST(sent_by_frees),
+      ISOLATED_TEST(two_owners),        ISOLATED_TEST(owner_sleeps), ISOLATED_TEST(owner_has_ended),
+      ISOLATED_TEST(adopted_meanwhile), ISOLATED_TEST(freed_again),  ISOLATED_TEST(not_for_all),
+      ISOLATED_TEST(in_a_child),        ISOLATED_TEST(circle),
   };
   return RUN(tests);
 }
