@@ -99,7 +99,8 @@ static const bench_value_t *values(const phase_t *phases, uint64_t count, uint64
   *v++ = (bench_value_t){"base_rss_kib", tables};
   *v++ = (bench_value_t){"live_kib", (double)last->live_kib};
   *v++ = (bench_value_t){"end_rss_kib", (double)last->rss_kib - tables};
-  *v++ = (bench_value_t){"rss_per_live", ((double)last->rss_kib - tables) / (double)last->live_kib};
+  if (last->live_kib != 0)
+    *v++ = (bench_value_t){"rss_per_live", ((double)last->rss_kib - tables) / (double)last->live_kib};
   *v++ = (bench_value_t){"full_rss_per_live",
                          ((double)last->full_rss_kib - tables) / (double)last->full_live_kib};
   for (uint64_t i = 0; i < count; i++) {

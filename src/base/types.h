@@ -116,7 +116,7 @@ struct hak_slab {
   // Some blocks may be of a larger class than requested. tiny: the slab once belonged to a
   // nursery; L2: some blocks were borrowed (thread/front.c).
   _Atomic bool roomy;
-  bool early;      // L2: some absent blocks may be needed again soon (owner, see sparse.c)
+  bool early;      // what is absent may be needed again soon (owner, see sparse.c)
   uint16_t looked; // tiny: live blocks at the last look, and whether it was trimmed then (owner)
   _Atomic uint16_t thin; // tiny: when it was given away as thin; 0: not lately (commons.c)
 
@@ -298,7 +298,9 @@ struct hak_heap {
   uint64_t tended_at;                  // ms
   uint32_t tend_slab; // where a sweep continues: this slab of its class; 0: the class's beginning
   uint8_t tend_class;
-  uint8_t trim_skips;    // number of next runs that do not wait for a trim, because of a pause
+  uint8_t trim_skips; // number of next runs that do not wait for a trim, because of a pause
+  uint8_t room_class; // where hak_sparse_make_room continues; a slab of 0: behind that class
+  uint32_t room_slab;
   uint32_t trimmed_gone; // L2 runs that were trimmed early and became empty, in about a second
   hak_class_stats_t classes[HAK_CLASSES];
   hak_word_t stats[HAK_STATS];

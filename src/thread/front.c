@@ -30,6 +30,7 @@ static bool claim(hak_heap_t *heap, unsigned c, hak_claim_t *claim) {
   unsigned n = hak_classes[c].run, more = hak_warm_wants(heap, c);
   if (hak_pool_find(n, more, claim)) return true;
   if (hak_warm_drop_many(heap) && hak_pool_find(n, more, claim)) return true;
+  hak_sparse_make_room(heap);
   return hak_pool_map(n, more, hak_growth_fills(heap, c), claim);
 }
 

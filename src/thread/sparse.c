@@ -17,6 +17,11 @@
 static const hak_regret_rule_t trim_rule = {
     .soon = 1000, .few = 2, .least = 4000, .most = HAK_PAUSE_MAX_MS};
 
+// The same for tiny slabs that were trimmed to make room.
+static const hak_regret_rule_t room_rule = {
+    .soon = 1000, .few = 8, .least = 4000, .most = HAK_PAUSE_MAX_MS};
+static hak_regret_t room_regret;
+
 // In a pause, so many runs that were to wait are skipped: nothing would come of their waiting.
 #define PAUSE_SKIPS 64
 
@@ -28,20 +33,25 @@ static const hak_regret_rule_t trim_rule = {
 #define PART_TRIMS 64
 #define OTHERS_MS 10
 
+// Before a SuperSlab is mapped, so many slabs are looked at, and so many in vain, at most.
+#define ROOM_LOOKS 2048
+#define ROOM_MISSES 64
+
 static uint64_t heap_size(void) { return hak_load_relaxed(&hak_mapped.superslab_bytes); }
 
 static bool on(void) { return hak_option(PURGE) >= 2; }
 
-static bool trim(hak_heap_t *heap, hak_slab_t *slab, uint64_t which) {
+// Returns the number of pages given back.
+static uint32_t trim(hak_heap_t *heap, hak_slab_t *slab, uint64_t which) {
   uint32_t pages = hak_slab_trim(slab, which);
   hak_heap_count_stat(heap, HAK_STAT_page_trim, pages);
   if (pages) hak_pool_trimmed(slab);
-  return pages != 0;
+  return pages;
 }
 
 static bool trim_now(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_L2) hak_ring_forget(slab->ring, slab);
-  return trim(heap, slab, ~UINT64_C(0));
+  return trim(heap, slab, ~UINT64_C(0)) != 0;
 }
 
 // ---------------------------------------------------------------------------
@@ -132,7 +142,11 @@ void hak_sparse_forget(hak_heap_t *heap) {
 }
 
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab) {
-  if (hak_slab_kind(slab) != HAK_KIND_L2) return;
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) {
+    if (slab->early) hak_regret_needed(&room_regret, hak_os_clock_ms(), 0, room_rule);
+    slab->early = false;
+    return;
+  }
   if (!hak_sparse_went_early(slab)) { // a fresh run on used memory, where one got empty
     if (slab->carved != 0 || slab->zeroed || heap->trimmed_gone == 0) return;
     heap->trimmed_gone--;
@@ -216,11 +230,11 @@ static uint32_t tend_class(hak_heap_t *heap, unsigned c, part_t *part) {
   return i;
 }
 
-// The slab that the part before stopped at, 0 if it is no longer there.
-static uint32_t stopped_at(hak_heap_t *heap, unsigned c) {
-  hak_slab_t *slab = hak_slab_at(heap->tend_slab);
+// The slab, where a part before stopped, if it is still there; else 0.
+static uint32_t stopped_at(hak_heap_t *heap, unsigned c, uint32_t index) {
+  hak_slab_t *slab = hak_slab_at(index);
   bool there = hak_slab_is_partial_of(slab, heap) && hak_slab_class(slab) == c;
-  return there ? heap->tend_slab : 0;
+  return there ? index : 0;
 }
 
 // All heaps without a thread together get one part every OTHERS_MS, so that nobody's malloc
@@ -240,10 +254,60 @@ void hak_sparse_tend(hak_heap_t *heap) {
   heap->tended_at = now;
   part_t part = {0};
   if (c == 0 && i == 0) heap->trimmed_gone = 0; // that was long ago
-  if (i != 0 && (i = tend_slabs(heap, c, stopped_at(heap, c), &part)) == 0) c++;
+  if (i != 0 && (i = tend_slabs(heap, c, stopped_at(heap, c, i), &part)) == 0) c++;
   for (; i == 0 && c < HAK_CLASSES && !is_over(&part); c += i == 0) i = tend_class(heap, c, &part);
   heap->tend_slab = i;
   heap->tend_class = (uint8_t)(c < HAK_CLASSES ? c : 0);
+}
+
+// ---------------------------------------------------------------------------
+// Room.
+
+// Whether few blocks are left in a slab that was used in full.
+static bool has_few_left(hak_slab_t *slab) {
+  return slab->carved == slab->capacity && slab->absent == 0 &&
+         hak_slab_live(slab) <= SPARSE_BLOCKS;
+}
+
+typedef struct {
+  size_t bytes; // to be given back
+  unsigned looks, misses;
+} room_t;
+
+static bool is_enough(const room_t *room) {
+  return room->bytes == 0 || room->looks >= ROOM_LOOKS || room->misses >= ROOM_MISSES;
+}
+
+// A look at a slab: the first marks it, the second trims it.
+static void look_for_room(hak_heap_t *heap, hak_slab_t *slab, room_t *room) {
+  room->looks++;
+  if (!has_few_left(slab)) {
+    room->misses++;
+  } else if (!slab->waits) {
+    slab->waits = true;
+  } else {
+    size_t given = trim(heap, slab, ~UINT64_C(0)) * hak_os_page_size;
+    slab->early = given != 0;
+    room->bytes -= given < room->bytes ? given : room->bytes;
+  }
+}
+
+void hak_sparse_make_room(hak_heap_t *heap) {
+  uint64_t now = hak_os_clock_ms();
+  if (!on() || hak_regret_pauses(&room_regret, now, 0)) return;
+  room_t room = {.bytes = HAK_SUPERSLAB_SIZE};
+  unsigned c = heap->room_class, classes = 0;
+  uint32_t i = heap->room_slab ? stopped_at(heap, c, heap->room_slab) : 0;
+  for (;;) {
+    for (; i != 0 && !is_enough(&room); i = hak_slab_at(i)->next)
+      look_for_room(heap, hak_slab_at(i), &room);
+    if (i != 0 || classes++ == HAK_TINY_CLASSES) break;
+    c = (c + 1) % HAK_TINY_CLASSES;
+    i = heap->partial[c];
+  }
+  if (room.bytes < HAK_SUPERSLAB_SIZE) hak_regret_done(&room_regret, now);
+  heap->room_slab = i;
+  heap->room_class = (uint8_t)c;
 }
 
 void hak_sparse_trim_all(hak_heap_t *heap) {

@@ -2,11 +2,12 @@
 // docs/decisions/0026-pages-in-use.md).
 //
 // Looks, as a rule a second apart, find PARTIAL tiny slabs that twice had few live blocks, or
-// were half free and unchanged, and L2 blocks that were free both times. L2 runs of a class
-// that shrinks are trimmed without waiting for that, as their thread may soon sleep. If such
-// pages are needed again soon, that is a regret; after a few regrets early trims pause, each
-// time longer than the last. In a crowd of threads empty runs in front wait in the same
-// queue, and go back whole (docs/decisions/0020-idle.md).
+// were half free and unchanged, and L2 blocks that were free both times. Two things are not
+// left to time, as the thread may soon sleep, or take as much for other blocks: L2 runs of a
+// class that shrinks are trimmed, and so are tiny slabs with few live blocks where a SuperSlab
+// must be mapped. If such pages are needed again soon, that is a regret; after a few regrets
+// early trims pause, each time longer than the last. In a crowd of threads empty runs in front
+// wait in the same queue, and go back whole (docs/decisions/0020-idle.md).
 //
 // Owner only. Tests: test/unit/test_sparse.c.
 
@@ -48,6 +49,9 @@ HAK_INLINE bool hak_sparse_went_early(const hak_slab_t *run) {
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab);
 // If it is time, looks at some classes, with a few trims at most.
 void hak_sparse_tend(hak_heap_t *heap);
+// Called before the heap maps a SuperSlab: tiny slabs that were used in full and have few live
+// blocks left give back as much, if that many are seen for the second time.
+void hak_sparse_make_room(hak_heap_t *heap);
 // Trims all slabs except tiny ones in the front.
 void hak_sparse_trim_all(hak_heap_t *heap);
 

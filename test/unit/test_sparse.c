@@ -312,6 +312,40 @@ static void sweeps(void) {
 }
 ISOLATED(sweeps)
 
+// A thread whose blocks of one size have nearly all gone takes as many of another size at once.
+enum { FIRST = 100, THEN = 500, AMOUNT = 24 * MIB, FIRST_ONE_IN = HAK_SLAB_SIZE / FIRST };
+static void *first[AMOUNT / FIRST];
+static void take_first(void) {
+  for (unsigned i = 0; i < COUNT(first); i++) {
+    if (first[i]) continue;
+    CHECK((first[i] = hak_malloc(FIRST)) != NULL);
+    fill(first[i], FIRST, i);
+  }
+  for (unsigned i = 0; i < COUNT(first); i++)
+    if (i % FIRST_ONE_IN) hak_free(first[i]), first[i] = NULL;
+}
+// Returns the number of pages trimmed meanwhile; no sweep is due.
+static uint64_t take_then(void) {
+  uint64_t before = trimmed();
+  for (unsigned i = 0; i < AMOUNT / THEN; i++) {
+    hak_tls_heap->tended_at = hak_os_clock_ms();
+    CHECK((held[i] = memset(hak_malloc(THEN), 1, THEN)) != NULL);
+  }
+  return trimmed() - before;
+}
+static void room_for_others(void) {
+  if (!survivors_matter()) return;
+  hak_option(NURSERY) = 0;
+  take_first();
+  CHECK(take_then() > AMOUNT / hak_os_page_size / 2);
+  // The first size needs these pages at once. That is learnt, and no more are given back.
+  take_first();
+  CHECK_EQUAL(take_then(), 0);
+  for (unsigned i = 0; i < COUNT(first); i += FIRST_ONE_IN) CHECK(filled(first[i], FIRST, i));
+  hak_heap_check(hak_tls_heap);
+}
+ISOLATED(room_for_others)
+
 // All blocks of a class are freed in any order and needed again at once. The heap learns that
 // runs trimmed on the way become empty and that fresh ones take their places.
 static void trimmed_runs_that_get_empty(void) {
@@ -389,6 +423,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(a_crowd_shares),
     ISOLATED_TEST(trimmed_runs_that_get_empty),
+    ISOLATED_TEST(room_for_others),
     ISOLATED_TEST(every_class),
     ISOLATED_TEST(survivors),
       ISOLATED_TEST(survivors_of_another),
