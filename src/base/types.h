@@ -276,7 +276,7 @@ struct hak_heap {
   uint32_t spare[HAK_CLASSES]; // heads of the lists of SPARE slabs (thread/warm.h)
   uint64_t grown;              // the blocks that realloc last made longer (api/malloc.c)
   uint32_t pending;            // bytes in remote_map
-  uint32_t ticks;              // slow paths since hak_tend_now (thread/tend.h)
+  uint32_t ticks;              // slow paths and emptied slabs since hak_tend_now (thread/tend.h)
   hak_remote_entry_t remote_map[HAK_REMOTE_LEAVING + HAK_REMOTE_MAP_SIZE]; // oldest first
   hak_letter_t letters[HAK_LETTERS];
   hak_letter_t *letter;   // the one of them that was written to last

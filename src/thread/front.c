@@ -468,7 +468,8 @@ static void free_tiny(hak_heap_t *heap, const hak_block_t *block, void *p, const
 HAK_NOINLINE static void put_l2_last(hak_slab_t *slab) { // which is unused, or FULL
   hak_heap_t *heap = hak_load_relaxed(&slab->holder);
   if (hak_slab_place(slab) == HAK_PLACE_ACTIVE) hak_sparse_add_front(heap, slab);
-  else slab_event(heap, slab);
+  else hak_heap_slab_event(heap, slab);
+  hak_tend_if_due(heap);
 }
 
 // The ring had no room, so a FULL run may now have a free block that no hint names.

@@ -19,7 +19,7 @@
 HAK_INTERNAL extern HAK_TLS hak_heap_t *hak_tls_heap;
 HAK_INTERNAL extern hak_heap_t hak_heap_none;
 
-#define HAK_HEAP_TICKS 64 // slow paths from one hak_tend_now to the next
+#define HAK_HEAP_TICKS 64 // slow paths and emptied slabs from one hak_tend_now to the next
 
 // For slow paths: returns the calling thread's heap, and attaches one if it has none. NULL if there
 // is no memory for one. Every enter must be followed by a leave: a thread that is ending keeps its

@@ -4,6 +4,7 @@
 #include "superslab/seal.h"
 #include "thread/front.h"
 #include "thread/nursery.h"
+#include "thread/tend.h"
 
 #if HAK_SECURE
 
@@ -81,7 +82,7 @@ HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {
 HAK_NOINLINE static void tell(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_slab_event(heap, slab);
   let_go_surplus(heap);
-  hak_heap_reclaim_if_asked(heap);
+  hak_tend_if_due(heap);
 }
 
 HAK_INLINE uint32_t add(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place) {
@@ -101,7 +102,7 @@ HAK_INLINE void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, 
     add(heap, slab, p, place);
     let_go_surplus(heap);
   }
-  hak_heap_reclaim_if_asked(heap);
+  hak_tend_if_due(heap);
 }
 
 void hak_quarantine_flush(hak_heap_t *heap) {

@@ -17,7 +17,7 @@
 static const hak_regret_rule_t trim_rule = {
     .soon = 1000, .few = 2, .least = 4000, .most = HAK_PAUSE_MAX_MS};
 
-// The same for tiny slabs that were trimmed to make room.
+// The same for tiny slabs that made room: of all heaps, so some of these slabs may be older.
 static const hak_regret_rule_t room_rule = {
     .soon = 1000, .few = 8, .least = 4000, .most = HAK_PAUSE_MAX_MS};
 static hak_regret_t room_regret;
@@ -33,9 +33,7 @@ static hak_regret_t room_regret;
 #define PART_TRIMS 64
 #define OTHERS_MS 10
 
-// Before a SuperSlab is mapped, so many slabs are looked at, and so many in vain, at most.
-#define ROOM_LOOKS 2048
-#define ROOM_MISSES 64
+#define ROOM_MISSES 64 // slabs that a part looks at in vain, where it makes room
 
 static uint64_t heap_size(void) { return hak_load_relaxed(&hak_mapped.superslab_bytes); }
 
@@ -143,8 +141,9 @@ void hak_sparse_forget(hak_heap_t *heap) {
 
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_slab_kind(slab) == HAK_KIND_TINY) {
-    if (slab->early) hak_regret_needed(&room_regret, hak_os_clock_ms(), 0, room_rule);
+    if (!slab->early) return;
     slab->early = false;
+    hak_regret_needed(&room_regret, hak_os_clock_ms(), heap_size(), room_rule);
     return;
   }
   if (!hak_sparse_went_early(slab)) { // a fresh run on used memory, where one got empty
@@ -263,45 +262,45 @@ void hak_sparse_tend(hak_heap_t *heap) {
 // ---------------------------------------------------------------------------
 // Room.
 
-// Whether few blocks are left in a slab that was used in full.
-static bool has_few_left(hak_slab_t *slab) {
-  return slab->carved == slab->capacity && slab->absent == 0 &&
-         hak_slab_live(slab) <= SPARSE_BLOCKS;
-}
-
 typedef struct {
+  part_t part;
   size_t bytes; // to be given back
-  unsigned looks, misses;
+  unsigned misses;
 } room_t;
 
 static bool is_enough(const room_t *room) {
-  return room->bytes == 0 || room->looks >= ROOM_LOOKS || room->misses >= ROOM_MISSES;
+  return room->bytes == 0 || room->misses >= ROOM_MISSES || is_over(&room->part);
 }
 
-// A look at a slab: the first marks it, the second trims it.
+// A slab that was used in full and has few live blocks left: the first look marks it, the next one,
+// or that of a sweep, trims it.
 static void look_for_room(hak_heap_t *heap, hak_slab_t *slab, room_t *room) {
-  room->looks++;
-  if (!has_few_left(slab)) {
+  room->part.looks++;
+  if (slab->carved != slab->capacity || hak_slab_live(slab) > SPARSE_BLOCKS) {
     room->misses++;
   } else if (!slab->waits) {
     slab->waits = true;
-  } else {
+  } else if (slab->absent == 0) {
     size_t given = trim(heap, slab, ~UINT64_C(0)) * hak_os_page_size;
     slab->early = given != 0;
+    room->misses += given == 0;
+    room->part.trims++;
     room->bytes -= given < room->bytes ? given : room->bytes;
   }
 }
 
 void hak_sparse_make_room(hak_heap_t *heap) {
+  // Before a process's first SuperSlab, not even the clock is to be touched.
+  if (!on() || heap_size() == 0 || heap != hak_tls_heap) return;
   uint64_t now = hak_os_clock_ms();
-  if (!on() || hak_regret_pauses(&room_regret, now, 0)) return;
+  if (hak_regret_pauses(&room_regret, now, heap_size())) return;
   room_t room = {.bytes = HAK_SUPERSLAB_SIZE};
-  unsigned c = heap->room_class, classes = 0;
+  unsigned c = heap->room_class;
   uint32_t i = heap->room_slab ? stopped_at(heap, c, heap->room_slab) : 0;
-  for (;;) {
+  for (unsigned classes = i != 0;; classes++) {
     for (; i != 0 && !is_enough(&room); i = hak_slab_at(i)->next)
       look_for_room(heap, hak_slab_at(i), &room);
-    if (i != 0 || classes++ == HAK_TINY_CLASSES) break;
+    if (i != 0 || classes == HAK_TINY_CLASSES) break;
     c = (c + 1) % HAK_TINY_CLASSES;
     i = heap->partial[c];
   }

@@ -49,8 +49,8 @@ HAK_INLINE bool hak_sparse_went_early(const hak_slab_t *run) {
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab);
 // If it is time, looks at some classes, with a few trims at most.
 void hak_sparse_tend(hak_heap_t *heap);
-// Called before the heap maps a SuperSlab: tiny slabs that were used in full and have few live
-// blocks left give back as much, if that many are seen for the second time.
+// Called before a slab is taken from a fresh SuperSlab: tiny slabs that were used in full, have few
+// live blocks left and were looked at before give back as much, or what a part of a sweep can.
 void hak_sparse_make_room(hak_heap_t *heap);
 // Trims all slabs except tiny ones in the front.
 void hak_sparse_trim_all(hak_heap_t *heap);

@@ -16,7 +16,8 @@ HAK_COLD void hak_tend_front(hak_heap_t *heap, hak_slab_t *slab);
 // counter starts anew. Returns block, so that the caller need not keep it.
 HAK_COLD void *hak_tend_ring(hak_ring_t *ring, hak_slab_t *run, void *block);
 
-// After a free that may have emptied slabs, each of which counts as a slow path.
+// After a free that may have emptied tiny slabs or L2 runs. Each that goes back counts as a slow
+// path.
 HAK_INLINE void hak_tend_if_due(hak_heap_t *heap) {
   if (heap->ticks >= HAK_HEAP_TICKS) hak_tend_now(heap);
   hak_heap_reclaim_if_asked(heap);
