@@ -4,6 +4,7 @@
 #include "heaps.h"
 #include "unit.h"
 
+#include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "superslab/superslab.h"
 #include "thread/heap.h"
@@ -154,10 +155,28 @@ static void producer_and_consumer(void) {
 }
 ISOLATED(producer_and_consumer)
 
+// A thread that only frees, and then sleeps, has handed over what it freed of another thread's.
+static void *leave_three(void *blocks) {
+  for (unsigned i = 0; i < 3; i++) CHECK((((void **)blocks)[i] = hak_malloc(16000)) != NULL);
+  return NULL;
+}
+static void frees_alone_hand_over(void) {
+  static void *own[40000], *others[3];
+  hak_option(NURSERY) = 0, hak_option(LETTERS) = 1;
+  for (unsigned i = 0; i < COUNT(own); i++) CHECK((own[i] = hak_malloc(1000)) != NULL);
+  unit_in_thread(leave_three, others);
+  for (unsigned i = 0; i < COUNT(others); i++) hak_free(others[i]);
+  for (unsigned i = 0; i < COUNT(own); i++) hak_free(own[i]);
+  CHECK(hak_tls_heap->stats[HAK_STAT_letter_send] > 0);
+  for (unsigned i = 0; i < HAK_LETTERS; i++) CHECK(hak_tls_heap->letters[i].owner == NULL);
+}
+ISOLATED(frees_alone_hand_over)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(nothing_is_lost),
     ISOLATED_TEST(producer_and_consumer),
+    ISOLATED_TEST(frees_alone_hand_over),
   };
   return RUN(tests);
 }
