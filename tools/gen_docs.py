@@ -41,7 +41,7 @@ def options():
     out = ["# Options", "",
            "Environment variables, read once at start; ignored when the program is setuid. Generated from "
            "`src/core/options.def` by `tools/gen_docs.py`; `HAKMEM_OPTIONS=help` prints the same with the values in force. "
-           "Numbers take K, M, G and T (powers of 1024), rates also the form 1/N; 0 may be written off or no, 1 on or yes. An "
+           "Numbers take K, M, G and T (powers of 1024), rates also the form 1/N; 0 may be written off or no, 1 on or yes (but for sizes). An "
            "empty value is as good as none.", "",
            "| variable | balanced | lean | fast | range | meaning |", "|---|---|---|---|---|---|"]
     for macro, args in calls(SRC / "core" / "options.def"):

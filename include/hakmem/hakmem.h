@@ -108,7 +108,7 @@ typedef struct hak_stats {
   uint64_t allocs;            // blocks handed out since start: the sum of the six other allocs
   uint64_t tiny_allocs;       // of allocs, up to 1280 bytes
   uint64_t l2_allocs;         // of allocs, above that and up to 56 KiB
-  uint64_t l25_allocs;        // of allocs, above that and up to 1 MiB
+  uint64_t l25_allocs;        // of allocs, above that or so aligned, up to 1 MiB
   uint64_t huge_allocs;       // of allocs, above that, or aligned to more
   uint64_t frees;             // blocks taken back since start
   uint64_t superslab_bytes;   // SuperSlab memory committed (usable, not all resident)

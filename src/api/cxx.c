@@ -36,13 +36,6 @@ static handler_t handler_now(void) {
   return _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
 }
 
-// The request that an operator got, and its caller.
-typedef struct {
-  size_t alignment, size;
-  const void *tag; // of the nothrow forms
-  const void *caller;
-} request_t;
-
 // The operator of the C++ library that the caller's object has loaded, if any; for the program
 // itself, of any globally visible C++ library. An operator without a new-handler in the same
 // library belongs to some other allocator.
@@ -58,22 +51,25 @@ static HAK_COLD uintptr_t loaded_operator(const char *name, const void *caller) 
 }
 
 // Calls the loaded operator. Its memory is HAKMEM's, since it calls malloc.
-static HAK_COLD void *ask_loaded(const request_t *r) {
-  bool aligned = r->alignment > 1;
-  uintptr_t f = loaded_operator(aligned ? "_ZnwmSt11align_val_t" : "_Znwm", r->caller);
+static HAK_COLD void *ask_loaded(size_t alignment, size_t size, const void *caller) {
+  bool aligned = alignment > 1;
+  uintptr_t f = loaded_operator(aligned ? "_ZnwmSt11align_val_t" : "_Znwm", caller);
   if (!f) return NULL;
-  return aligned ? ((void *(*)(size_t, size_t))f)(r->size, r->alignment)
-                 : ((void *(*)(size_t))f)(r->size);
+  return aligned ? ((void *(*)(size_t, size_t))f)(size, alignment) : ((void *(*)(size_t))f)(size);
 }
 
-static HAK_COLD void *ask_loaded_nothrow(const request_t *r) {
-  bool aligned = r->alignment > 1;
+static HAK_COLD void *ask_loaded_nothrow(size_t alignment, size_t size, const void *tag,
+                                         const void *caller) {
+  bool aligned = alignment > 1;
   uintptr_t f = loaded_operator(
-      aligned ? "_ZnwmSt11align_val_tRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t", r->caller);
+      aligned ? "_ZnwmSt11align_val_tRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t", caller);
   if (!f) return NULL;
-  return aligned ? ((void *(*)(size_t, size_t, const void *))f)(r->size, r->alignment, r->tag)
-                 : ((void *(*)(size_t, const void *))f)(r->size, r->tag);
+  return aligned ? ((void *(*)(size_t, size_t, const void *))f)(size, alignment, tag)
+                 : ((void *(*)(size_t, const void *))f)(size, tag);
 }
+
+// An alignment that is no power of two is as good as no memory, as in libstdc++; 0 is none.
+static bool can_have(size_t alignment) { return HAK_LIKELY((alignment & (alignment - 1)) == 0); }
 
 // Calls the new-handler until there is memory; NULL if there is no handler.
 static void *retry(size_t alignment, size_t size) {
@@ -88,11 +84,12 @@ static void *retry(size_t alignment, size_t size) {
 
 // The same for nothrow: also NULL when the handler throws.
 static void *retry_nothrow(size_t alignment, size_t size, const void *tag, const void *caller) {
+  if (!can_have(alignment)) return hak_api_no_memory();
   for (;;) {
     void *p = hak_front_alloc_aligned(alignment, size, NULL);
     if (p) return p;
     if (!_ZSt15get_new_handlerv) {
-      p = ask_loaded_nothrow(&(request_t){alignment, size, tag, caller});
+      p = ask_loaded_nothrow(alignment, size, tag, caller);
       return p ? p : hak_api_no_memory();
     }
     handler_t handler = handler_now();
@@ -103,7 +100,7 @@ static void *retry_nothrow(size_t alignment, size_t size, const void *tag, const
 static HAK_COLD void *no_memory(size_t alignment, size_t size, const void *caller) {
   errno = ENOMEM;
   if (_ZSt17__throw_bad_allocv) _ZSt17__throw_bad_allocv();
-  void *p = ask_loaded(&(request_t){alignment, size, NULL, caller});
+  void *p = ask_loaded(alignment, size, caller);
   if (p) return p; // its new-handler has freed some
   hak_message("out of memory in operator new(%u), and no C++ library to throw bad_alloc",
               (uint64_t)size);
@@ -113,7 +110,7 @@ static HAK_COLD void *no_memory(size_t alignment, size_t size, const void *calle
 #define CALLER __builtin_return_address(0)
 
 static void *new_aligned(size_t size, size_t alignment, const void *caller) {
-  void *p = retry(alignment, size);
+  void *p = can_have(alignment) ? retry(alignment, size) : NULL;
   return p ? p : no_memory(alignment, size, caller);
 }
 

@@ -35,10 +35,11 @@ static size_t alignment_of(int flags) { return (size_t)1 << (flags & LG_ALIGN); 
 // The size that mallocx requests, so that a block never has less than nallocx returns: blocks
 // beside a guard page and those of the secure library have no more than was requested.
 HAK_EXPORT size_t nallocx(size_t size, int flags) {
-  if (size > HAK_SIZE_MAX - HAK_L25_GRAIN) return 0;
+  size_t alignment = alignment_of(flags);
+  if ((size | alignment) >= HAK_ADDRESS_END) return 0;
   if (size == 0) size = 1;
   if (HAK_SECURE) return size;
-  size_t alignment = alignment_of(flags), rounded = size;
+  size_t rounded = size;
   if (alignment > HAK_SLAB_SIZE) rounded = SIZE_MAX;
   else if (alignment > HAK_MIN_BLOCK) rounded = hak_aligned_size(size, alignment);
   return rounded <= HAK_L2_MAX ? hak_class_size(hak_size_class(rounded))

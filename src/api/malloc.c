@@ -106,6 +106,8 @@ HAK_EXPORT size_t hak_malloc_usable_size(const void *p) {
 // realloc
 
 static void count(hak_stat_t stat) {
+  // A thread that has had first blocks only takes no heap for this.
+  if (HAK_UNLIKELY(hak_tls_heap == &hak_heap_none) && hak_first_open()) return;
   hak_heap_t *heap = hak_heap_enter();
   if (!heap) return;
   hak_heap_count_stat(heap, stat, 1);
@@ -152,8 +154,8 @@ HAK_INLINE void *move_to(void *p, size_t usable, size_t size, size_t asked, cons
   void *q = hak_front_hit_any(asked);
   if (!q) q = alloc_slow(asked, NULL);
   if (!q && asked != size) q = alloc_slow(size, NULL);
-  if (!q && size <= usable) { // shrinking cannot fail
-    hak_store_relaxed(&shrinking_failed, true);
+  if (!q && size <= usable) { // shrinking cannot fail; in the secure library a seal says the size
+    if (!HAK_SECURE) hak_store_relaxed(&shrinking_failed, true);
     return p;
   }
   if (!q) return hak_api_no_memory();
@@ -208,9 +210,12 @@ bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size) {
   return true;
 }
 
-// There is no memory to move the block to: gives back the part it no longer needs.
+// There is no memory to move the block to: gives back the part it no longer needs. In the secure
+// library the seal says the size.
 static void cut_in_place(const hak_block_t *block, void *p, size_t size) {
-  if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX) (void)hak_l25_resize(block->slab, size);
+  if (HAK_SECURE) reseal(p, size);
+  else if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
+    (void)hak_l25_resize(block->slab, size);
   else if (block->kind == HAK_KIND_FREE) (void)hak_huge_resize(p, size);
 }
 
@@ -242,7 +247,7 @@ static void *resize(void *p, size_t size, const char *function) {
     if (block.kind == HAK_KIND_FREE && size > block.usable)
       return grow_huge(p, block.usable, size, function);
     q = move(p, block.usable, size, function);
-    if (q == p && !HAK_SECURE) cut_in_place(&block, p, size);
+    if (q == p) cut_in_place(&block, p, size);
     return q;
   }
   reseal(q, size);
@@ -292,7 +297,7 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
 // Whether realloc may have shrunk the block to size in place, because half of it was still
 // needed or there was no smaller one.
 static bool shrunk_to(const hak_block_t *block, size_t size) {
-  bool exact = HAK_SECURE || block->kind == HAK_KIND_FIRST;
+  bool exact = HAK_SECURE || block->kind == HAK_KIND_FIRST || block->kind == HAK_KIND_GUARD;
   return size <= block->usable && ((!exact && padded(block, size) >= block->usable / 2) ||
                                    hak_load_relaxed(&shrinking_failed));
 }

@@ -48,16 +48,6 @@ static char *text_of(hak_opt_t option) { return texts[option == HAK_OPT_STATS_FI
 
 static const char prefix[] = "HAKMEM_";
 
-static bool equal(const char *a, const char *b) {
-  const char *end = hak_skip(a, b);
-  return end && *end == 0;
-}
-
-static bool name_is(const char *entry_name, const char *name) {
-  const char *end = hak_skip(entry_name, name);
-  return end && *end == '=';
-}
-
 // Parses a number with an optional K, M, G or T suffix; false if s is not one. A number too large
 // for 64 bits becomes UINT64_MAX, which no option accepts.
 static bool parse_number(const char *s, uint64_t *value) {
@@ -100,8 +90,9 @@ static bool parse_text(const row_t *row, const char *s, uint64_t *value) {
 
 // Replaces the shorthand for a choice or a number by its plain form.
 static const char *plain(const row_t *row, const char *s) {
-  if (equal(s, "off") || equal(s, "no")) return "0";
-  if (equal(s, "on") || equal(s, "yes")) return "1";
+  if (hak_is(s, "off", 0) || hak_is(s, "no", 0)) return "0";
+  bool yes = hak_is(s, "on", 0) || hak_is(s, "yes", 0);
+  if (yes && row->kind != SIZE) return "1"; // a size of one byte is not what was meant
   return row->kind == RATE && s[0] == '1' && s[1] == '/' && s[2] != '0' ? s + 2 : s;
 }
 
@@ -121,7 +112,7 @@ void hak_options_init(void) {
   for (char **e = environment; e && *e; e++) {
     const char *name = hak_skip(*e, prefix);
     for (unsigned i = 0; name && i < HAK_OPTS; i++) {
-      if (!name_is(name, rows[i].name) || variable[i]) continue;
+      if (!hak_is(name, rows[i].name, '=') || variable[i]) continue;
       const char *value = variable[i] = name;
       while (*value != '=') value++;
       // An empty value counts as unset.
@@ -189,7 +180,7 @@ static void warn_value(const row_t *row, const char *value) {
 
 static void check_entry(const char *name) {
   for (unsigned i = 0; i < HAK_OPTS; i++) {
-    if (!name_is(name, rows[i].name)) continue;
+    if (!hak_is(name, rows[i].name, '=')) continue;
     uint64_t ignored;
     if (name != variable[i]) return;
     while (*name != '=') name++;
@@ -206,7 +197,7 @@ void hak_options_report(void) {
   }
   const char *request = hak_option_text(OPTIONS);
   if (!request) return;
-  if (equal(request, "help")) hak_options_help(2);
+  if (hak_is(request, "help", 0)) hak_options_help(2);
   else hak_warning("%sOPTIONS=%s is not help; ignored", prefix, request);
 }
 

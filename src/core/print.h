@@ -30,5 +30,10 @@ HAK_INLINE const char *hak_skip(const char *text, const char *prefix) {
   while (*prefix && *text == *prefix) text++, prefix++;
   return *prefix ? NULL : text;
 }
+// Whether text is the word, followed by end.
+HAK_INLINE bool hak_is(const char *text, const char *word, char end) {
+  const char *rest = hak_skip(text, word);
+  return rest && *rest == end;
+}
 
 #endif

@@ -19,8 +19,9 @@ void hak_seal_init(void) {
   hak_secret.pattern = random[3] | UINT64_C(0x0101010101010101); // no byte is 0
   hak_store_relaxed(&drawn, random[0] ^ random[3]);
   hak_secret.fill = hak_option(SECURE_FILL) == HAK_FILL_ZERO ? 0 : POISON;
-  hak_secret.fill_bytes =
-      hak_option(SECURE_FILL) == HAK_FILL_NONE ? 0 : hak_option(SECURE_FILL_BYTES);
+  hak_secret.fill_bytes = hak_option(SECURE_FILL) == HAK_FILL_NONE
+                              ? 0
+                              : hak_align_up(hak_option(SECURE_FILL_BYTES), sizeof(hak_pair_t));
   hak_secret.held_bytes = hak_option(SECURE_QUARANTINE);
   hak_secret.plain =
       hak_secret.fill_bytes == HAK_FILL_BYTES && hak_secret.held_bytes >= HAK_TINY_MAX;

@@ -59,9 +59,7 @@ static void print_stack(const char *title, const trace_t *stack, const char *own
   for (unsigned i = 0; i < stack->count; i++) {
     hak_module_t m;
     bool known = hak_module_of(stack->frames[i], &m);
-    bool same = known && m.name[0];
-    for (unsigned c = 0; same && (own[c] || m.name[c]); c++) same = own[c] == m.name[c];
-    if (same && shown == 0) continue; // the library itself
+    if (shown == 0 && known && m.name[0] && hak_is(m.name, own, 0)) continue; // the library itself
     hak_print(&out, "    #%u %p", (uint64_t)shown++, stack->frames[i]);
     if (known && m.name[0])
       hak_print(&out, " %s+0x%x", m.name, (uintptr_t)stack->frames[i] - m.from + m.offset);

@@ -108,6 +108,14 @@ static void double_free(void) {
   release(p);
 }
 
+// A guarded block has the size that was asked for, so that no other one is right.
+static void wrong_size(void) {
+  void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
+  char *p = allocate(500);
+  EXPECT("free_sized(%p): size 300 does not belong to a 500-byte block", (void *)p);
+  free_sized(p, 300);
+}
+
 // If the next block is refused a freed block's page, the place still describes the freed one.
 static void refused_page(void) {
   enum { PLACES = 256, TRIES = 4 }; // from guard.c: one block tries at most so many places
@@ -183,7 +191,7 @@ int main(int argc, char **argv) {
     void (*run)(void);
   } cases[] = {{"use_after_free", use_after_free}, {"overflow", overflow},
                {"underflow", underflow}, {"overflow_by_a_little", overflow_by_a_little},
-               {"double_free", double_free}, {"refused_page", refused_page}, {"no_misuse", no_misuse},
+               {"double_free", double_free}, {"wrong_size", wrong_size}, {"refused_page", refused_page}, {"no_misuse", no_misuse},
                {"handler_once", handler_once}, {"handler_twice", handler_twice}};
   setvbuf(stdout, output, _IOFBF, sizeof output);
   for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)

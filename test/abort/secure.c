@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -131,6 +132,21 @@ static void size_huge_halved(void) { // a block has the size it was shrunk to, s
   p = realloc(get(2047992), 1023996); // half, less the seal
   NEED(malloc_usable_size(p) == 1023996);
   size_wrong(100);
+}
+
+// A block that could not be moved, for want of memory, has the size it was shrunk to; others keep
+// theirs.
+static void size_not_moved(void) {
+  const struct rlimit none = {4096, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+  char *p = get(1000), *q = get(100);
+  void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
+  NEED(setrlimit(RLIMIT_DATA, &none) == 0);
+  while (malloc(100)) continue;
+  NEED(realloc(p, 100) == p && malloc_usable_size(p) == 100);
+  NEED(setrlimit(RLIMIT_DATA, &all) == 0);
+  free_sized(p, 100);
+  expect("free_sized(%p): size 60 does not belong to a 100-byte block", (void *)q);
+  free_sized(q, 60);
 }
 
 static void size_mallocx(void) { // rallocx left the block in place and sealed it anew
@@ -470,7 +486,7 @@ static const struct {
     CASE(overflow_tiny), CASE(overflow_tiny_last), CASE(overflow_nothing), CASE(overflow_l2),
     CASE(overflow_l25), CASE(overflow_huge), CASE(overflow_tail_tiny), CASE(overflow_tail_1016),
     CASE(overflow_tail_l2), CASE(overflow_tail_l25), CASE(overflow_realloc),
-    CASE(overflow_after_realloc), CASE(overflow_huge_grown), CASE(size_huge), CASE(size_huge_halved), CASE(size_mallocx), CASE(underflow), CASE(never_allocated), CASE(written_first),
+    CASE(overflow_after_realloc), CASE(overflow_huge_grown), CASE(size_huge), CASE(size_huge_halved), CASE(size_mallocx), CASE(size_not_moved), CASE(underflow), CASE(never_allocated), CASE(written_first),
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
     CASE(link_overwritten_handled), CASE(seal_overwritten_handled),

@@ -160,6 +160,18 @@ TEST(NoMemory, ThrowsBadAlloc) {
   }
 }
 
+// Undefined by the standard; libstdc++ does the same.
+TEST(NoMemory, AlignmentsThatAreNone) {
+  if (!OnHakmem()) return;
+  for (std::size_t alignment : {std::size_t{24}, std::size_t{3} << 20, SIZE_MAX}) {
+    std::align_val_t none{Hide(alignment)};
+    EXPECT_THROW((void)::operator new(100, none), std::bad_alloc);
+    EXPECT_THROW((void)::operator new[](100, none), std::bad_alloc);
+    EXPECT_EQ(::operator new(100, none, std::nothrow), nullptr);
+    EXPECT_EQ(::operator new[](100, none, std::nothrow), nullptr);
+  }
+}
+
 TEST(NoMemory, NothrowGivesNull) {
   for (std::size_t size : kTooLarge) {
     size = Hide(size);

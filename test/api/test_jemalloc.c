@@ -70,7 +70,13 @@ static void sizes_that_nothing_can_have(void **state) {
     assert_int_equal(xallocx(p, hide_size(sizes[i]), 0, 0), sallocx(p, 0));
     assert_int_equal(xallocx(p, 100, hide_size(sizes[i]), 0), sallocx(p, 0));
   }
-  assert_null(mallocx(1, LG_ALIGN(63)));
+  // What mallocx cannot have, nallocx does not promise.
+  for (unsigned lg = 47; lg < 64; lg++) {
+    assert_null(mallocx(1, LG_ALIGN(lg)));
+    assert_int_equal(nallocx(1, LG_ALIGN(lg)), 0);
+  }
+  assert_null(mallocx(hide_size((size_t)1 << 50), 0));
+  assert_int_equal(nallocx(hide_size((size_t)1 << 50), 0), 0);
   assert_true(filled(p, 100, 1));
   dallocx(p, 0);
 }

@@ -186,6 +186,11 @@ static void words(void **state) {
   value("GUARD", 0);
   value("PURGE", 0);
   value("LRU_CAP", 1);
+  START("HAKMEM_SECURE_QUARANTINE=on", "HAKMEM_HUGE_CACHE=yes", "HAKMEM_L25_RING_BYTES=off");
+  value("SECURE_QUARANTINE", 256 * KIB);
+  has("HAKMEM_SECURE_QUARANTINE=on is no number (");
+  has("HAKMEM_HUGE_CACHE=yes is no number (");
+  value("L25_RING_BYTES", 0);
   START("HAKMEM_THP=off", "HAKMEM_FULL_MARK=off", "HAKMEM_STATS_FILE=off");
   has("HAKMEM_THP=off is not one of auto|never|always; ignored");
   has("HAKMEM_FULL_MARK=off is not in 1..64; ignored");
