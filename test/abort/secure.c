@@ -139,14 +139,14 @@ static void size_huge_halved(void) { // a block has the size it was shrunk to, s
 static void size_not_moved(void) {
   const struct rlimit none = {4096, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
   char *p = get(1000), *q = get(100);
-  void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
+  void (*sized)(void *, size_t) = (void (*)(void *, size_t))symbol("free_sized");
   NEED(setrlimit(RLIMIT_DATA, &none) == 0);
   while (malloc(100)) continue;
   NEED(realloc(p, 100) == p && malloc_usable_size(p) == 100);
   NEED(setrlimit(RLIMIT_DATA, &all) == 0);
-  free_sized(p, 100);
+  sized(p, 100);
   expect("free_sized(%p): size 60 does not belong to a 100-byte block", (void *)q);
-  free_sized(q, 60);
+  sized(q, 60);
 }
 
 static void size_mallocx(void) { // rallocx left the block in place and sealed it anew
