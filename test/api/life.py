@@ -143,8 +143,9 @@ def dlopen_at_run_time(c):
 
 def cxx_loaded_at_run_time(c):
     """operator new fails as in any C++ program, whenever the C++ library was loaded."""
-    for function in "throws_bad_alloc", "asks_the_handler":
-        c.run(c.program("cxx_host"), c.program("libcxx_plugin.so"), function)
+    for plugin in "libcxx_plugin.so", "libcxx_plugin_linked.so":
+        for function in "throws_bad_alloc", "asks_the_handler":
+            c.run(c.program("cxx_host"), c.program(plugin), function)
 
 
 def cxx_linked_statically(c):
