@@ -19,7 +19,7 @@ RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RI
 .PHONY: all run test check bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation orders profile budget pgo docs \
         phase7-bench systems format format-check clean help configure setup-build
 
-## all [L2_RING=n L25_RING=n]: the libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
+## all [L2_RING=n L25_RING=n, kept until others are given]: libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
 all: configure
 	$(BUILD)
 

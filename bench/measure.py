@@ -175,6 +175,11 @@ def crowded(record: dict) -> bool:
     return foreign(record) > BUSY_LIMIT and foreign(record) * record["wall_s"] > 0.025  # a few ticks
 
 
+def pause(seconds: float) -> None:
+    """The session's own waiting: subprocess sleeps too while it waits for a program."""
+    time.sleep(seconds)
+
+
 def loop_now(build: Path) -> float:
     """Seconds that the loop of speed.c takes now on the slowest processor; 0 if that is not built."""
     program = build / "bench" / "speed"
@@ -271,7 +276,7 @@ class Session:
         start = time.monotonic()
         allowed = min(WAIT, WAIT_SHARE * (start - self.started) - self.waited)
         while (seconds := self.loop()) > SLOW_LIMIT * self.fastest_loop and time.monotonic() - start < allowed:
-            time.sleep(WAIT_STEP)
+            pause(WAIT_STEP)
         self.waited += time.monotonic() - start
         return seconds
 

@@ -49,14 +49,25 @@ def rows(result: dict, suite: str, allocators: list[str]) -> list[str]:
     return lines
 
 
-def furthest_behind(result: dict, key: str, allocators: list[str]) -> str:
-    """HAKMEM's worst rows."""
-    behind = []
+def behind(result: dict, key: str, allocators: list[str]) -> list[tuple[float, str]]:
+    """How far HAKMEM is behind the best of these allocators, worst row first."""
+    found = []
     for benchmark, row in results.ratios(result, key, None).items():
         others = [row[a] for a in allocators if a != "hakmem" and row.get(a)]
         if row.get("hakmem") and others:
-            behind.append((row["hakmem"] / min(others), benchmark))
-    return ", ".join(f"`{benchmark}` {ratio:.1f}" for ratio, benchmark in sorted(behind, reverse=True)[:5])
+            found.append((row["hakmem"] / min(others), benchmark))
+    return sorted(found, reverse=True)
+
+
+def furthest_behind(result: dict, key: str, allocators: list[str]) -> str:
+    return ", ".join(f"`{benchmark}` {ratio:.1f}" for ratio, benchmark in behind(result, key, allocators)[:5])
+
+
+def behind_system(result: dict, key: str, least: float) -> str:
+    """How many rows the system's malloc wins, and by how much the first five of them."""
+    lost = [(ratio, benchmark) for ratio, benchmark in behind(result, key, ["system"]) if ratio > least]
+    names = ", ".join(f"`{benchmark}` {ratio:.2f}" for ratio, benchmark in lost[:5])
+    return f"{len(lost)} rows by more than {least - 1:.0%}" + (f" ({names})" if lost else "")
 
 
 def markdown(result: dict, allocators: list[str]) -> str:
@@ -71,6 +82,9 @@ def markdown(result: dict, allocators: list[str]) -> str:
         lines += ["", "Furthest behind the best of them in time: "
                   f"{furthest_behind(result, 'time_ratio', allocators)}; in memory: "
                   f"{furthest_behind(result, 'rss_ratio', allocators)}."]
+        if "system" in allocators:
+            lines += ["", f"The system's malloc is faster in {behind_system(result, 'time_ratio', 1.05)}, and "
+                      f"takes less memory in {behind_system(result, 'rss_ratio', 1.05)}."]
         folded = ["", f"<details><summary>The {len(of_rows) - 2} rows of {shown}</summary>", "", *of_rows, "",
                   "</details>"]
     else:

@@ -132,7 +132,8 @@ def run(row: Row, setting: str, quick: bool, counted: bool) -> Run:
         file = Path(folder, "stats")
         if counted:
             variables |= {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(file)}
-        process = subprocess.Popen(command, env=os.environ | variables | {"LD_PRELOAD": loadable(BUILD / "libhakmem.so")},
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
+        process = subprocess.Popen(command, env=inherited | variables | {"LD_PRELOAD": loadable(BUILD / "libhakmem.so")},
                                    stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         with process.stdout as out:

@@ -40,9 +40,11 @@ def number(text):
 def options():
     out = ["# Options", "",
            "Environment variables, read once at start; ignored when the program is setuid. Generated from "
-           "`src/core/options.def` by `tools/gen_docs.py`; `HAKMEM_OPTIONS=help` prints the same with the values in force. "
-           "Numbers take K, M, G and T (powers of 1024), rates also the form 1/N; 0 may be written off or no, 1 on or yes (but for sizes). An "
-           "empty value is as good as none.", "",
+           "`src/core/options.def` by `tools/gen_docs.py`; `HAKMEM_OPTIONS=help` prints the values in force, "
+           "with the defaults of the mode in force. "
+           "Numbers take K, M, G and T (powers of 1024), rates also the form 1/N; of numbers 0 may be written off or no, 1 on or yes (but "
+           "for sizes). An empty value is as good as none. A name that is unknown (the nearest one is told) or a value out of range "
+           "is named on stderr at the start of each process, unless `HAKMEM_QUIET=1`, and ignored.", "",
            "| variable | balanced | lean | fast | range | meaning |", "|---|---|---|---|---|---|"]
     for macro, args in calls(SRC / "core" / "options.def"):
         name = f"`HAKMEM_{args[0]}`"

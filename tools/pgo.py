@@ -27,11 +27,18 @@ WORK = (("bench/bench_tiny_hot", "5000000"), ("bench/bench_random_mixed", "40000
         ("bench/bench_mid_large_mt", "2", "200000", "256", "--handover", "50"))
 
 
+def run_quietly(*command):
+    """Prints what the command said only if it fails: Ninja's compiler errors are on its standard output."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    if done.returncode:
+        sys.exit(f"{done.stdout}pgo.py: {' '.join(command[:3])} ... failed")
+
+
 def build(folder, pgo):
-    subprocess.run(["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    "-DCMAKE_C_COMPILER=gcc", "-DCMAKE_CXX_COMPILER=g++", "-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF",
-                    f"-DHAK_PGO={pgo}", f"-DHAK_PGO_FOLDER={PROFILE}"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", folder, "--target", "hakmem"], check=True, stdout=subprocess.DEVNULL)
+    run_quietly("cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                "-DCMAKE_C_COMPILER=gcc", "-DCMAKE_CXX_COMPILER=g++", "-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF",
+                f"-DHAK_PGO={pgo}", f"-DHAK_PGO_FOLDER={PROFILE}")
+    run_quietly("cmake", "--build", folder, "--target", "hakmem")
     return os.path.join(folder, "libhakmem.so")
 
 

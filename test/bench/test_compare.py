@@ -562,7 +562,7 @@ class Processes(unittest.TestCase):
         session.again, session.started = 1, -1e9  # it may wait
         loops = iter((0.001, 0.0013, 0.00116, 0.0011, 0.002, 0.00105, 0.001))
         with unittest.mock.patch.object(measure, "loop_now", lambda build: next(loops)), \
-                unittest.mock.patch.object(measure.time, "sleep") as slept:
+                unittest.mock.patch.object(measure, "pause") as slept:
             session.loop()
             silent(session.once, session.benchmarks[0], 1, "")  # waits twice, begins at 0.0011
             silent(session.once, session.benchmarks[0], 2, "")
@@ -579,8 +579,7 @@ class Processes(unittest.TestCase):
             session.started, session.waited = started, 0.0
             with unittest.mock.patch.object(measure, "loop_now", lambda build: 0.002), \
                     unittest.mock.patch.object(measure.time, "monotonic", lambda: clock[0]), \
-                    unittest.mock.patch.object(measure.time, "sleep",
-                                               lambda s: clock.__setitem__(0, clock[0] + s)):
+                    unittest.mock.patch.object(measure, "pause", lambda s: clock.__setitem__(0, clock[0] + s)):
                 self.assertEqual(session.wait_for_speed(), 0.002)
             self.assertEqual((clock[0], session.waited), (expected, expected))
 

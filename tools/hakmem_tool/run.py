@@ -73,8 +73,11 @@ def library_file(path, what):
 
 
 def try_preload(library, option):
-    tried = subprocess.run(["true"], env=os.environ | {"LD_PRELOAD": preload(library)}, stdin=subprocess.DEVNULL,
-                           stderr=subprocess.PIPE, text=True, errors="replace")
+    try:
+        tried = subprocess.run(["true"], env=os.environ | {"LD_PRELOAD": preload(library)}, stdin=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True, errors="replace", timeout=60)
+    except subprocess.TimeoutExpired as late:
+        raise ToolError(f"{option}: {library}: `true` with it does not end") from late
     if tried.returncode or f"'{loadable(library)}' from LD_PRELOAD cannot be preloaded" in tried.stderr:
         raise ToolError(f"{option}: {library} cannot be preloaded: {tried.stderr.strip()[-300:]}")
 
@@ -175,7 +178,8 @@ def check_served(cmd, run):
     if why:
         raise ToolError(f"HAKMEM did not serve this program: {why}")
     raise ToolError(f"no sign that HAKMEM served this program: {explain.program_file(cmd)} can take a preload, but wrote no "
-                    "statistics; it ended with _exit, as dash (sh) does, cleared its environment or brings its own malloc")
+                    "statistics; it ended with _exit, as dash (sh) does, cleared its environment, gave up the rights to write "
+                    "here or brings its own malloc")
 
 
 def cost_table(title, peer, mine):
