@@ -136,8 +136,11 @@ HAK_NOINLINE static bool resize_l25(hak_slab_t *slab, size_t size) {
 HAK_INLINE void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_GUARD) return NULL; // the block ends where its page does
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable ? p : NULL;
-  if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
-    return resize_l25(block->slab, size + HAK_TAIL) ? p : NULL;
+  if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX) {
+    if (!resize_l25(block->slab, size + HAK_TAIL)) return NULL;
+    if (hak_l25_usable(block->slab) > block->place) hak_seal_remove(p, block->place);
+    return p;
+  }
   // Otherwise a block stays if at least half of it is still needed, with the padding of a nursery's
   // block; and it keeps its size unless it is a mapping of its own.
   size_t total = size + HAK_TAIL;
@@ -194,11 +197,12 @@ static void *move(void *p, size_t usable, size_t size, const char *function) {
   return move_to(p, usable, size, size, function);
 }
 
-// Updates the seal of a live block, which now has size bytes.
+// Updates the seal of a live block, which now has size bytes. A guarded block has none.
 static void reseal(HAK_UNUSED void *p, HAK_UNUSED size_t size) {
 #if HAK_SECURE
-  hak_seal_resize(p, hak_front_place(p), size);
-  if (hak_seal_size(p, hak_front_place(p)) != size) hak_store_relaxed(&shrinking_failed, true);
+  size_t place = hak_front_place(p);
+  if (place != 0) hak_seal_resize(p, place, size);
+  if (place == 0 || hak_seal_size(p, place) != size) hak_store_relaxed(&shrinking_failed, true);
 #endif
 }
 
@@ -295,8 +299,12 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
 }
 
 // Whether realloc may have shrunk the block to size in place, because half of it was still
-// needed or there was no smaller one.
+// needed or there was no smaller one. In the secure library a seal says the size of a block that is
+// not guarded, unless it is a very large block's that is hardly used.
 static bool shrunk_to(const hak_block_t *block, size_t size) {
+  if (HAK_SECURE && block->kind != HAK_KIND_GUARD &&
+      block->place - HAK_TAIL - block->usable != HAK_SEAL_SLACK_MAX)
+    return false;
   bool exact = HAK_SECURE || block->kind == HAK_KIND_FIRST || block->kind == HAK_KIND_GUARD;
   return size <= block->usable && ((!exact && padded(block, size) >= block->usable / 2) ||
                                    hak_load_relaxed(&shrinking_failed));

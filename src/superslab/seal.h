@@ -21,6 +21,8 @@
 #include "base/types.h"
 #include "core/misuse.h"
 
+#define HAK_SEAL_SLACK_MAX UINT16_MAX // of a block whose slack is at least that
+
 #if !HAK_SECURE
 
 #define HAK_TAIL ((size_t)0)
@@ -38,6 +40,7 @@ HAK_INLINE bool hak_seal_find(HAK_UNUSED const void *block, size_t place,
 HAK_INLINE size_t hak_seal_size(HAK_UNUSED const void *block, size_t place) { return place; }
 HAK_INLINE void hak_seal_resize(HAK_UNUSED void *block, HAK_UNUSED size_t place,
                                 HAK_UNUSED size_t size) {}
+HAK_INLINE void hak_seal_remove(HAK_UNUSED void *block, HAK_UNUSED size_t place) {}
 
 #else
 
@@ -67,7 +70,6 @@ HAK_INLINE unsigned hak_seal_pick(uint64_t mask, unsigned among) {
 
 // States of a sealed block; any other value: no seal.
 #define HAK_SEAL_SLACK_SHIFT 48
-#define HAK_SEAL_SLACK_MAX UINT16_MAX
 #define HAK_SEAL_STATE (((uint64_t)1 << HAK_SEAL_SLACK_SHIFT) - 1)
 #define HAK_SEAL_LIVE ((uint64_t)0)
 #define HAK_SEAL_HELD ((uint64_t)1 << 40) // freed by the program, in quarantine
@@ -94,6 +96,9 @@ HAK_INLINE uint64_t hak_seal_read(const void *block, size_t place) {
 HAK_INLINE void hak_seal_write(void *block, size_t place, uint64_t value) {
   *hak_seal_word(block, place) = value ^ hak_seal_key(block);
 }
+
+// A block has become longer: a block that begins there later must not be taken for sealed.
+HAK_INLINE void hak_seal_remove(void *block, size_t place) { *hak_seal_word(block, place) = 0; }
 
 // Reports a link that was overwritten; the rest of the list is lost.
 HAK_COLD void *hak_link_broken(void *block);

@@ -130,6 +130,23 @@ static void refused_page(void) {
   release(p);
 }
 
+// Blocks that cannot be moved, for want of memory, stay where they are, and nothing else is touched.
+static void not_moved(void) {
+  enum { BLOCKS = 16, SIZE = 4000 };
+  const struct rlimit none = {4096, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+  void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
+  char *p[BLOCKS];
+  for (int i = 0; i < BLOCKS; i++) memset(p[i] = allocate(SIZE), i + 1, SIZE);
+  NEED(setrlimit(RLIMIT_DATA, &none) == 0);
+  while (malloc(100)) continue;
+  for (int i = 0; i < BLOCKS; i++) NEED(realloc(p[i], 100) == p[i]);
+  NEED(setrlimit(RLIMIT_DATA, &all) == 0);
+  for (int i = 0; i < BLOCKS; i++) {
+    for (int at = 0; at < SIZE; at++) NEED(p[i][at] == i + 1);
+    free_sized(p[i], 100);
+  }
+}
+
 // Nothing wrong: contents survive realloc, calloc is zero, places are used again.
 static void no_misuse(void) {
   for (int i = 0; i < 20000; i++) {
@@ -191,7 +208,7 @@ int main(int argc, char **argv) {
     void (*run)(void);
   } cases[] = {{"use_after_free", use_after_free}, {"overflow", overflow},
                {"underflow", underflow}, {"overflow_by_a_little", overflow_by_a_little},
-               {"double_free", double_free}, {"wrong_size", wrong_size}, {"refused_page", refused_page}, {"no_misuse", no_misuse},
+               {"double_free", double_free}, {"wrong_size", wrong_size}, {"refused_page", refused_page}, {"not_moved", not_moved}, {"no_misuse", no_misuse},
                {"handler_once", handler_once}, {"handler_twice", handler_twice}};
   setvbuf(stdout, output, _IOFBF, sizeof output);
   for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)

@@ -138,12 +138,15 @@ static void size_huge_halved(void) { // a block has the size it was shrunk to, s
 // theirs.
 static void size_not_moved(void) {
   const struct rlimit none = {4096, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
-  char *p = get(1000), *q = get(100);
+  char *p = get(1000), *q = get(100), *large = get(800000);
   void (*sized)(void *, size_t) = (void (*)(void *, size_t))symbol("free_sized");
   NEED(setrlimit(RLIMIT_DATA, &none) == 0);
+  while (malloc(60000)) continue;
   while (malloc(100)) continue;
   NEED(realloc(p, 100) == p && malloc_usable_size(p) == 100);
+  NEED(realloc(large, 60000) == large); // a seal has 16 bits for what it does not use
   NEED(setrlimit(RLIMIT_DATA, &all) == 0);
+  sized(large, 60000);
   sized(p, 100);
   expect("free_sized(%p): size 60 does not belong to a 100-byte block", (void *)q);
   sized(q, 60);
@@ -270,6 +273,25 @@ static void twice_long_after(void) { // on the free list: the size asked for is 
   pass_quarantine();
   again(p, 104);
   free(keep);
+}
+
+// A run that grew: its first seal is in the place of that of a block of 4088 bytes, which the slab
+// holds next.
+static void twice_grown(void) {
+  for (int i = 0; i < 100; i++) {
+    char *p = aligned_alloc(65536, 4088);
+    uint64_t *seal = hide(p + 4088), first = *seal;
+    NEED(p && first != 0 && realloc(p, 60000) == p && *seal != first);
+    free(p);
+    pass_quarantine();
+    malloc_trim(0); // a ring may have kept the run
+    char *q = NULL;
+    for (int k = 0; k < 32 && ((uintptr_t)p ^ (uintptr_t)q) >> 16; k++) q = malloc(4088);
+    if (q == p || ((uintptr_t)p ^ (uintptr_t)q) >> 16) continue;
+    expect("free(%p): double free of a 4088-byte block", (void *)p);
+    free(p);
+  }
+  NEED(!"a slab that is used again");
 }
 
 static void *free_it(void *p) { return free(p), NULL; }
@@ -490,7 +512,7 @@ static const struct {
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
     CASE(link_overwritten_handled), CASE(seal_overwritten_handled),
-    CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_other_first),
+    CASE(seal_overwritten), CASE(seal_one_bit), CASE(twice_apart), CASE(twice_long_after), CASE(twice_grown), CASE(twice_other_first),
     CASE(twice_own_first), CASE(twice_at_once), CASE(links_overwritten), CASE(inside), CASE(inside_last),
     CASE(overflow_young), CASE(overflow_l2_young), CASE(written_young), CASE(twice_young), CASE(inside_young),
     CASE(not_reused_at_once), CASE(order_is_random),
