@@ -161,14 +161,13 @@ enum { HAK_QUEUE_PURGE, HAK_QUEUE_FORGET, HAK_QUEUES };
 struct hak_superslab {
   _Atomic uint64_t free_mask; // bit i < 32 = slab i is free, then HAK_SUPERSLAB_*; protocol P1
   _Atomic uint32_t dirty;     // bit i = slab i was used since the memory was last zero
-  _Atomic uint32_t committed; // 1 while the memory is mapped read-write
-  uintptr_t base;             // first byte; written before free_mask is first nonzero
   _Atomic uint32_t recent;    // bit i = slab i was released since the last look at idle ones
+  uintptr_t base;             // first byte; written before free_mask is first nonzero
   _Atomic uint32_t huge;      // HAK_HUGE_*: memory that is not dirty may be resident nonetheless
   _Atomic uint32_t forgotten; // HAK_FORGOTTEN*: what was given back once
   _Atomic uint32_t waits[HAK_QUEUES]; // 1: it is in that queue
   _Atomic uint32_t purged; // bit i = slab i was not claimed since its pages were given back
-  uint32_t reserved[4];
+  uint32_t reserved[5];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 

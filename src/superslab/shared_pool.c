@@ -264,14 +264,21 @@ bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim) {
   return true;
 }
 
-// Takes an empty SuperSlab whole and gives it back; false if it is not empty.
+// Takes an empty SuperSlab whole and gives it back; false if it is not empty, or the kernel
+// refuses: then it stays an empty one, without pages.
 static bool evict(uint32_t number) {
+  _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
   uint64_t all = HAK_ALL_FREE;
-  if (!hak_cas_seq_cst(&hak_registry.superslabs[number].free_mask, &all, (uint64_t)0)) return false;
+  if (!hak_cas_seq_cst(free_mask, &all, (uint64_t)0)) return false;
   one_empty_less();
-  hak_fetch_add_relaxed(&hak_pool_counts.evict, 1);
   hak_index_publish(number);
-  hak_superslab_decommit(number);
+  if (!hak_superslab_decommit(number)) {
+    hak_fetch_add_relaxed(&empty_count, 1);
+    hak_store_seq_cst(free_mask, HAK_ALL_FREE); // as in hak_pool_map
+    hak_index_publish(number);
+    return false;
+  }
+  hak_fetch_add_relaxed(&hak_pool_counts.evict, 1);
   hak_store_relaxed(&evicted_at, hak_os_clock_ms());
   return true;
 }
@@ -414,16 +421,17 @@ static void split_unused(void) {
   }
 }
 
-static unsigned trim_some(unsigned keep, unsigned most) {
+// Tries `most` times at most: where the kernel refuses one, it mostly refuses all.
+static unsigned trim_some(size_t keep, unsigned most) {
   unsigned count = 0;
-  for (uint32_t number = 1; count < most && hak_load_relaxed(&empty_count) > keep &&
+  for (uint32_t number = 1; most-- != 0 && hak_load_relaxed(&empty_count) > keep &&
                             (number = hak_index_find(HAK_LEVEL_EMPTY, HAK_BAND_ANY, number)) != 0;
        number++)
     count += evict(number);
   return count;
 }
 
-unsigned hak_pool_trim(unsigned keep) { return trim_some(keep, UINT_MAX); }
+unsigned hak_pool_trim(size_t keep) { return trim_some(keep, UINT_MAX); }
 
 static void release_set(uint32_t number, uint32_t bits) {
   uint64_t old, now;
@@ -544,9 +552,8 @@ void hak_pool_rebuild(void) {
   for (uint32_t number = 1; number < count; number++) {
     hak_superslab_t *superslab = &hak_registry.superslabs[number];
     // fork may have copied these at another time than the memory or the index: no memory
-    // counts as zero or committed, and a SuperSlab with free slabs is not cold.
+    // counts as zero, and a SuperSlab with free slabs is not cold.
     hak_store_relaxed(&superslab->dirty, UINT32_MAX);
-    hak_store_relaxed(&superslab->committed, 0u);
     uint64_t word = hak_load_relaxed(&superslab->free_mask);
     if ((uint32_t)word && hak_index_has(HAK_INDEX_COLD, number)) hak_pool_leave_cold(number);
     hak_index_publish(number);

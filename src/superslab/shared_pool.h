@@ -64,7 +64,7 @@ typedef struct {
 HAK_INTERNAL extern hak_pool_counts_t hak_pool_counts;
 
 // Gives empty SuperSlabs beyond keep back to the system; returns their number.
-unsigned hak_pool_trim(unsigned keep);
+unsigned hak_pool_trim(size_t keep);
 
 // Gives back the pages of all free slabs of SuperSlabs in use; returns the number of slabs.
 unsigned hak_pool_purge(void);

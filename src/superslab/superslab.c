@@ -219,21 +219,20 @@ static bool commit(uint32_t number, bool fills) {
   bool ranged = in_range(number), is_new = ranged && superslab->base == 0;
   if (ranged) {
     p = (void *)(hak_registry.base + ((uintptr_t)number << HAK_SUPERSLAB_SHIFT));
-    // One that could not be decommitted is committed still.
-    if (!hak_load_relaxed(&superslab->committed) && !hak_os_commit(p, HAK_SUPERSLAB_SIZE))
-      return false;
+    if (!hak_os_commit(p, HAK_SUPERSLAB_SIZE)) return false;
     superslab->base = (uintptr_t)p;
-  } else if (!superslab->base) {
-    p = hak_os_map(HAK_SUPERSLAB_SIZE, HAK_SUPERSLAB_SIZE);
+  } else {
+    // A mapping that had no entry and could not be unmapped either is there still.
+    if (!superslab->base)
+      superslab->base = (uintptr_t)hak_os_map(HAK_SUPERSLAB_SIZE, HAK_SUPERSLAB_SIZE);
+    p = (void *)superslab->base;
     if (!p) return false;
     if (!hak_pagemap_prepare(p)) {
-      hak_os_unmap(p, HAK_SUPERSLAB_SIZE);
+      if (hak_os_unmap(p, HAK_SUPERSLAB_SIZE)) superslab->base = 0;
       return false;
     }
-    superslab->base = (uintptr_t)p;
     hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
   }
-  hak_store_relaxed(&superslab->committed, 1);
   if (is_new) hak_os_dump(p, HAK_SUPERSLAB_SIZE, true);
   advise(superslab, fills, is_new);
   return true;
@@ -426,15 +425,16 @@ static void forget_another(uint32_t number) {
   hak_pool_add_cold(other);
 }
 
-void hak_superslab_decommit(uint32_t number) {
+bool hak_superslab_decommit(uint32_t number) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p = (void *)superslab->base;
-  bool dirty = false;
+  bool dirty = false, went;
   if (in_range(number)) {
-    hak_store_relaxed(&superslab->committed, !hak_os_decommit(p, HAK_SUPERSLAB_SIZE, &dirty));
+    went = hak_os_decommit(p, HAK_SUPERSLAB_SIZE, &dirty);
   } else {
     hak_pagemap_take(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
-    if (hak_os_unmap(p, HAK_SUPERSLAB_SIZE)) {
+    went = hak_os_unmap(p, HAK_SUPERSLAB_SIZE);
+    if (went) {
       superslab->base = 0;
     } else {
       dirty = !hak_os_discard(p, HAK_SUPERSLAB_SIZE);
@@ -443,9 +443,11 @@ void hak_superslab_decommit(uint32_t number) {
   }
   if (!dirty) hak_store_relaxed(&superslab->dirty, 0);
   hak_store_relaxed(&superslab->purged, 0u);
+  if (!went) return false;
   hak_mapped_add(&hak_mapped.superslab_bytes, -(int64_t)HAK_SUPERSLAB_SIZE);
   hak_pool_add_cold(number);
   forget_another(number);
+  return true;
 }
 
 hak_slab_t *hak_slab_lookup(const void *p) {

@@ -79,8 +79,10 @@ HAK_INLINE char *hak_slab_start(const hak_slab_t *slab) {
 // decommitted one if there is one, else a new number. 0: memory or numbers ran out.
 // fills: all of it is going to be used soon, so a huge page is worth having.
 uint32_t hak_superslab_acquire(bool fills);
-// Gives the memory of a SuperSlab that the caller holds whole back to the system.
-void hak_superslab_decommit(uint32_t number);
+// Gives the memory of a SuperSlab that the caller holds whole back to the system. False: the kernel
+// refuses, as it has no room for another mapping. Then only the pages went back, and the caller
+// still holds it.
+bool hak_superslab_decommit(uint32_t number);
 
 // Puts a number at the end of a queue unless it is in it already. Returns the number that this
 // pushes out, 0: none. All relaxed: at worst one is in a queue twice, or is lost to it.

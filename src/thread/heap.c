@@ -429,7 +429,7 @@ void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   hak_relief_all(heap);
   hak_huge_cache_trim(keep);
   size_t kept = hak_load_relaxed(&hak_mapped.cached_bytes);
-  hak_pool_trim(keep > kept ? (unsigned)((keep - kept) >> HAK_SUPERSLAB_SHIFT) : 0);
+  hak_pool_trim(keep > kept ? (keep - kept) >> HAK_SUPERSLAB_SHIFT : 0);
   hak_process_fit(hak_os_address_limit()); // the limit may have been changed
   hak_pool_purge();
 }

@@ -24,7 +24,6 @@
 // consistent; what a letter names is taken in once, by the thread it was written to.
 //
 // model fork_pool -DPOOL
-// broken fork_pool BROKEN_committed_kept: the child believes in the word `committed`
 // broken fork_pool BROKEN_dirty_kept: the child believes in the word `dirty`
 // broken fork_pool BROKEN_cold_kept: the child believes a number with free slabs to be cold
 // model fork_chain -DCHAIN
@@ -64,16 +63,14 @@ proctype forker() {
 #ifdef POOL
 #define FREE_MASK 0
 #define DIRTY 1
-#define COMMITTED 2
-#define COLD 3
-#define MAPPED 4                                       // the kernel's page tables
-#define CONTENT 5                                      // slabs whose memory is not zero
+#define COLD 2
+#define MAPPED 3                                       // the kernel's page tables
+#define CONTENT 4                                      // slabs whose memory is not zero
 #define ALL_FREE 3
 byte mine;                                             // slabs of the forking thread
 
 proctype other() {
   byte bits;
-  bit dirty;
   do
   :: d_step { bits == 0 && parent[FREE_MASK] ->        // claim
       bits = ((parent[FREE_MASK] & 1) -> 1 : 2);
@@ -84,20 +81,15 @@ proctype other() {
   :: d_step { bits == 0 && parent[FREE_MASK] == ALL_FREE -> parent[FREE_MASK] = 0 }; // evict
     if                                                 // hak_os_decommit: a system call
     :: d_step { !forking -> parent[MAPPED] = 0; parent[CONTENT] = 0 };
-      parent[COMMITTED] = 0; dirty = 0
-    :: !forking -> parent[COMMITTED] = 1; dirty = 1    // refused, contents kept
-    fi;
-    if
-    :: !dirty -> parent[DIRTY] = 0
-    :: else
-    fi;
-    parent[COLD] = 1                                   // hak_pool_add_cold
+      parent[DIRTY] = 0;
+      parent[COLD] = 1                                 // hak_pool_add_cold
+    :: !forking -> parent[FREE_MASK] = ALL_FREE        // refused, contents kept
+    fi
   :: d_step { bits == 0 && parent[COLD] -> parent[COLD] = 0 }; // hak_pool_take_cold
     if                                                 // commit
-    :: parent[COMMITTED]
-    :: !parent[COMMITTED] -> d_step { !forking -> parent[MAPPED] = 1 }
+    :: d_step { !forking -> parent[MAPPED] = 1 }
+    :: parent[MAPPED]                                  // mapped earlier, without an entry
     fi;
-    parent[COMMITTED] = 1;
     bits = 1;
     parent[DIRTY] = parent[DIRTY] | bits;
     parent[FREE_MASK] = ALL_FREE & ~bits
@@ -123,9 +115,6 @@ proctype in_child() {
 #ifndef BROKEN_dirty_kept
   child[DIRTY] = ALL_FREE;
 #endif
-#ifndef BROKEN_committed_kept
-  child[COMMITTED] = 0;
-#endif
 #ifndef BROKEN_cold_kept
   if
   :: child[FREE_MASK] != 0 -> child[COLD] = 0
@@ -139,11 +128,7 @@ proctype in_child() {
     handed_out()
   :: child[COLD] ->                                    // hak_superslab_acquire
     child[COLD] = 0;
-    if
-    :: child[COMMITTED]
-    :: !child[COMMITTED] -> child[MAPPED] = 1          // pages the other thread left stay
-    fi;
-    child[COMMITTED] = 1;
+    child[MAPPED] = 1;                                 // pages the other thread left stay
     bits = 1;
     handed_out();
     child[FREE_MASK] = ALL_FREE & ~1
@@ -153,10 +138,11 @@ proctype in_child() {
 
 init {
   atomic {
-    parent[COMMITTED] = 1; parent[MAPPED] = 1;
+    parent[MAPPED] = 1;
     if
     :: parent[FREE_MASK] = 3
     :: parent[FREE_MASK] = 1; mine = 2; parent[DIRTY] = 2; parent[CONTENT] = 2
+    :: parent[COLD] = 1
     fi;
     run forker(); run other(); run in_child()
   }

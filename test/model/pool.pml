@@ -39,7 +39,7 @@
 #define ALL_FREE 3
 
 byte free_mask[NUMBERS], dirty[NUMBERS];
-bit committed[NUMBERS], cold[NUMBERS];
+bit cold[NUMBERS];
 // Truth.
 bit mapped[NUMBERS];                                   // the memory can be used
 byte content[NUMBERS];                                 // slabs whose memory is not zero
@@ -157,13 +157,11 @@ inline acquire_superslab() { // hak_superslab_acquire and the rest of hak_pool_m
     d_step { free_mask[n] = ALL_FREE & ~want; bits = want; own() };
 #endif
     if
-    :: committed[n]                                    // one that could not be decommitted
-    :: !committed[n] -> d_step { mapped[n] = 1; assert(content[n] == 0) } // hak_os_commit
-    :: !committed[n] -> taken = 0                      // hak_os_commit refused
+    :: d_step { mapped[n] = 1; assert(content[n] == 0) } // hak_os_commit
+    :: taken = 0                                       // hak_os_commit refused
     fi;
     if
     :: taken ->
-      committed[n] = 1;                                // store_relaxed(&superslab->committed, 1)
 #ifndef BROKEN_mask_early
       d_step { bits = want; own() };
 #endif
@@ -218,9 +216,9 @@ inline evict() { // and hak_superslab_decommit
     if                                                 // hak_os_decommit(p, size, &dirty)
     :: d_step { assert(owner[n * 2] == 0 && owner[n * 2 + 1] == 0);
                 mapped[n] = 0; content[n] = 0 };
-      committed[n] = 0; forget = 1
-    :: d_step { content[n] = 0 }; committed[n] = 1; forget = 1 // refused, contents discarded
-    :: committed[n] = 1; forget = 0                    // refused, contents kept
+      forget = 1; refused = 0
+    :: d_step { content[n] = 0 }; forget = 1; refused = 1 // refused, contents discarded
+    :: forget = 0; refused = 1                         // refused, contents kept
     fi;
 #ifdef BROKEN_dirty_cleared
     forget = 1;
@@ -236,18 +234,24 @@ inline evict() { // and hak_superslab_decommit
     :: forget -> dirty[n] = 0 // if (!dirty) store_relaxed(&superslab->dirty, 0)
     :: else
     fi;
+    if
+    :: refused -> free_mask[n] = ALL_FREE              // store_seq_cst(free_mask, HAK_ALL_FREE)
+    :: !refused ->
 #ifndef BROKEN_cold_early
-    add_cold();
+      add_cold()
+#else
+      skip
 #endif
+    fi;
 #endif
-    taken = 0; forget = 0
+    taken = 0; forget = 0; refused = 0
   :: else
   fi
 }
 
 proctype thread() {
   byte me = _pid, n, bits, want, seen;             // bits: slabs of n it holds
-  bit zeroed, taken, forget, lent;                 // lent: held to be purged only
+  bit zeroed, taken, forget, refused, lent;        // lent: held to be purged only
 end:
   do
   :: atomic { bits == 0 -> busy++; n = 0; want = 1 }; claim(); atomic { busy--; seen = 0; want = 0 }
@@ -313,7 +317,7 @@ end:
 
 init {
   atomic {
-    free_mask[0] = 3; mapped[0] = 1; committed[0] = 1; cold[1] = 1;
+    free_mask[0] = 3; mapped[0] = 1; cold[1] = 1;
     run thread(); run thread(); run observer()
   }
 }

@@ -196,6 +196,31 @@ static void idle_ones_go(void) {
 }
 ISOLATED(idle_ones_go)
 
+// SuperSlabs whose memory the kernel does not take stay empty ones: they serve when it gives no other
+// memory either, and go when it takes them.
+static void refused_evictions(void) {
+  begin();
+  hak_option(LRU_CAP) = 0;
+  hak_slab_t *halves[6];
+  for (unsigned i = 0; i < 6; i++) halves[i] = acquire(16);
+  hak_pool_release(halves[0], 16);
+  hak_pool_release(halves[1], 16); // this one goes
+  CHECK_EQUAL(hak_pool_counts.evict, 1);
+  hak_os_fault(HAK_FAULT_UNMAP, 0, false);
+  for (unsigned i = 2; i < 6; i++) hak_pool_release(halves[i], 16);
+  CHECK_EQUAL(hak_pool_trim(0), 0);
+  CHECK_EQUAL(hak_pool_counts.evict, 1);
+  CHECK_EQUAL(committed(), 2);
+  hak_os_fault(HAK_FAULT_ALL, 0, false);
+  for (unsigned i = 0; i < 4; i++) halves[i] = acquire(16);
+  for (unsigned i = 0; i < 4; i++) hak_pool_release(halves[i], 16);
+  hak_os_fault(0, 0, false);
+  CHECK_EQUAL(hak_pool_trim(0), 2);
+  CHECK_EQUAL(hak_pool_counts.evict, 3);
+  CHECK_EQUAL(committed(), 0);
+}
+ISOLATED(refused_evictions)
+
 // Each call evicts a part of many, so that none takes long; more where calls are rare.
 enum { SUPERSLABS = 100, PART = 16 };
 static unsigned evicted_by_tend(void) {
@@ -863,6 +888,7 @@ int main(void) {
     ISOLATED_TEST(a_small_swing_too),
     ISOLATED_TEST(a_share_of_what_is_in_use),
     ISOLATED_TEST(idle_ones_go),
+    ISOLATED_TEST(refused_evictions),
     ISOLATED_TEST(idle_ones_go_in_parts),
     ISOLATED_TEST(a_part_has_an_end),
     ISOLATED_TEST(a_sweep_goes_on_meanwhile),

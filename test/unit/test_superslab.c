@@ -161,8 +161,14 @@ static void queues(void) {
 }
 ISOLATED(queues)
 
-// Whichever call of decommit is refused, `zeroed` of later slabs is true to the memory, and
-// the number is used again.
+static void check_found(uint32_t number) {
+  char *base = memory_of(number);
+  base[0] = base[HAK_SUPERSLAB_SIZE - 1] = 1;
+  CHECK(hak_slab_lookup(base + 100) == hak_slab_at(number << HAK_SLABS_SHIFT));
+}
+
+// Whichever call of decommit is refused, `dirty` is true to the memory. A number that has lost it is
+// used again; one that keeps it stays with its holder.
 static void refused_decommits(void) {
   hak_process_init();
   const unsigned kinds[] = {HAK_FAULT_UNMAP, HAK_FAULT_DISCARD, HAK_FAULT_UNMAP | HAK_FAULT_DISCARD,
@@ -173,16 +179,36 @@ static void refused_decommits(void) {
     hak_registry.superslabs[number].dirty = UINT32_MAX;
     memset(before, 0xab, HAK_SUPERSLAB_SIZE);
     hak_os_fault(kinds[i], 0, false);
-    hak_superslab_decommit(number);
+    uint64_t bytes = hak_mapped.superslab_bytes;
+    bool went = hak_superslab_decommit(number);
     hak_os_fault(0, 0, false);
-    CHECK_EQUAL(hak_superslab_acquire(true), number);
+    CHECK_EQUAL(went, !(kinds[i] & HAK_FAULT_UNMAP));
+    CHECK_EQUAL(hak_mapped.superslab_bytes, went ? bytes - HAK_SUPERSLAB_SIZE : bytes);
+    if (went) CHECK_EQUAL(hak_superslab_acquire(true), number);
     bool zero = all_zero(memory_of(number), HAK_SUPERSLAB_SIZE);
+    check_found(number);
     CHECK_EQUAL(hak_registry.superslabs[number].dirty != 0, !zero);
     if (!(kinds[i] & HAK_FAULT_UNMAP)) CHECK(zero);
     memset(memory_of(number), 1, HAK_SUPERSLAB_SIZE);
   }
 }
 ISOLATED(refused_decommits)
+
+// Outside the range: memory that got no entry in the page table, and could not be unmapped either,
+// is what the number has next.
+static void memory_without_an_entry(void) {
+  hak_process_init();
+  if (hak_registry.base != 0) return;
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_UNMAP, 1, false); // all but the first call
+  CHECK_EQUAL(hak_superslab_acquire(true), 0);
+  hak_os_fault(0, 0, false);
+  uintptr_t base = hak_registry.superslabs[1].base;
+  CHECK(base != 0 && hak_superslab_count() == 2);
+  CHECK_EQUAL(hak_superslab_acquire(true), 1);
+  CHECK_EQUAL(hak_registry.superslabs[1].base, base);
+  check_found(1);
+}
+ISOLATED(memory_without_an_entry)
 
 static void refused_memory(void) {
   hak_process_init();
@@ -297,12 +323,6 @@ ISOLATED(numbers_are_given_once)
 // An address space limit that is set later.
 
 static size_t mapped_mib(void) { return status_kib("VmSize:") / KIB; }
-
-static void check_found(uint32_t number) {
-  char *base = memory_of(number);
-  base[0] = base[HAK_SUPERSLAB_SIZE - 1] = 1;
-  CHECK(hak_slab_lookup(base + 100) == hak_slab_at(number << HAK_SLABS_SHIFT));
-}
 
 static uint32_t acquire_all(uint32_t most) {
   uint32_t n = 0, number;
@@ -440,6 +460,7 @@ int main(void) {
     ISOLATED_TEST(descriptors_go_back),
     ISOLATED_TEST(queues),
     ISOLATED_TEST(refused_decommits),
+    ISOLATED_TEST(memory_without_an_entry),
     ISOLATED_TEST(refused_memory),
     cmocka_unit_test(hundred_thousand_superslabs),
     ISOLATED_TEST(numbers_are_given_once),
