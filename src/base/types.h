@@ -185,12 +185,12 @@ _Static_assert(sizeof(hak_remote_entry_t) == 16 && HAK_SLAB_SHIFT == 16, "1 KiB 
 // Hints at L2 blocks of another heap's runs that this thread freed, on their way to that heap: see
 // thread/letter.h.
 typedef struct hak_letter {
-  hak_heap_t *owner;               // while it is being written: the heap it is for; else NULL
-  struct hak_letter *next;         // link in the mail of `to`, valid while sent (protocol R4)
-  hak_heap_t *to;                  // the heap it was last sent to
-  uint32_t bytes;                  // sum of the sizes of the blocks in it
-  uint16_t count;                  // number of blocks in it
-  _Atomic bool sent;               // false: it belongs to its writer
+  hak_heap_t *owner;       // while it is being written: the heap it is for; else hak_heap_none
+  struct hak_letter *next; // link in the mail of `to`, valid while sent (protocol R4)
+  hak_heap_t *to;          // the heap it was last sent to
+  uint32_t bytes;          // sum of the sizes of the blocks in it
+  uint16_t count;          // number of blocks in it
+  _Atomic bool sent;       // false: it belongs to its writer
   uint32_t hint[HAK_LETTER_HINTS]; // names the blocks, as in a ring; 0: none
 } hak_letter_t;
 _Static_assert(sizeof(hak_letter_t) == 128, "two cache lines");

@@ -456,7 +456,7 @@ static void at_thread_end(void *unused) {
 }
 
 void hak_heap_init_keys(void) {
-  // Release: pairs with the acquire in hak_heap_arm; key is there.
+  // Release: pairs with the acquire in notice_of_the_end; key is there.
   if (pthread_key_create(&key, at_thread_end) == 0) hak_store_release(&have_key, true);
 }
 
@@ -498,7 +498,7 @@ void hak_heap_arm(void) {
 static hak_heap_t *take_orphan(void) {
   hak_heap_t *heap = hak_orphan_take(HAK_ORPHANS_RICH, HAK_HEAP_ATTACHED);
   if (!heap) heap = hak_orphan_take(HAK_ORPHANS_ALL, HAK_HEAP_ATTACHED);
-  // Requests made while it had no thread were carried out by other threads.
+  // Requests made while it had no thread were carried out by others (not if one just had it).
   if (heap) heap->reclaim_met = hak_load_relaxed(&hak_heap_requests);
   return heap;
 }

@@ -66,7 +66,7 @@ hak_heap_t *hak_heap_new(void) {
         heap->ring[i].wanted = HAK_L2_RING_MIN;
         hak_store_relaxed(&heap->ring[i].hits_left, HAK_RING_HITS);
       }
-      heap->letter = heap->letters;
+      hak_letter_init(heap);
       hak_warm_init(heap);
       heap->reclaim_met = hak_load_relaxed(&hak_heap_requests); // no earlier request is for it
       heap->id = id;
@@ -130,9 +130,9 @@ void hak_heap_after_fork(void) {
     // the other: only single words of the heap can be trusted.
     if (heap == mine || state == HAK_HEAP_NEW) continue;
     held |= may_be_held(heap, state, mine);
-    hak_store_seq_cst(&heap->state, HAK_HEAP_DEAD);
+    hak_store_if_other(&heap->state, HAK_HEAP_DEAD);
     // This thread's letters are in the mail, and will be written again.
-    hak_store_relaxed(&heap->mail, (hak_letter_t *)NULL);
+    hak_store_if_other(&heap->mail, (hak_letter_t *)NULL);
     hak_store_if_other(&heap->inbox, 0u);
   }
   hak_nursery_after_fork();

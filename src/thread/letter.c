@@ -10,6 +10,10 @@
 
 #define OFF_BLOCKS 1024 // after an owner left its mail unopened: docs/decisions/0036-letters.md
 
+// Owner of a letter that is not being written: not NULL, as a slab's holder is when a block of it is
+// freed again while the slab goes back.
+#define NOBODY (&hak_heap_none)
+
 // Relaxed: the thread that sends a letter checks its owner once more (hak_heap_service).
 static bool gets_letters(hak_heap_t *owner) {
   return hak_load_relaxed(&owner->state) != HAK_HEAP_DEAD && !hak_load_relaxed(&owner->common) &&
@@ -52,7 +56,7 @@ void hak_letter_recall(hak_heap_t *heap, hak_heap_t *mine) {
 static void send(hak_heap_t *heap, hak_letter_t *letter) {
   hak_heap_t *owner = letter->owner;
   hak_letter_t *top = hak_load_relaxed(&owner->mail);
-  letter->owner = NULL;
+  letter->owner = NOBODY;
   letter->to = owner;
   hak_heap_count_stat(heap, HAK_STAT_letter_send, 1);
   hak_store_relaxed(&letter->sent, true); // published with the letter
@@ -66,7 +70,7 @@ static void send(hak_heap_t *heap, hak_letter_t *letter) {
 
 void hak_letter_send_all(hak_heap_t *heap) {
   for (unsigned i = 0; i < HAK_LETTERS; i++)
-    if (heap->letters[i].owner) send(heap, &heap->letters[i]);
+    if (heap->letters[i].owner != NOBODY) send(heap, &heap->letters[i]);
 }
 
 // The letter being written for the owner, else one that can be begun. NULL: there is neither.
@@ -76,14 +80,14 @@ static hak_letter_t *find(hak_heap_t *heap, const hak_heap_t *owner) {
     hak_letter_t *letter = &heap->letters[i];
     if (letter->owner == owner) return letter;
     // Acquire: pairs with the release of the thread that opened it or took it back.
-    if (!letter->owner && !hak_load_acquire(&letter->sent)) found = letter;
+    if (letter->owner == NOBODY && !hak_load_acquire(&letter->sent)) found = letter;
   }
   return found;
 }
 
 // All letters are under way or being written for other owners.
 static void make_room(hak_heap_t *heap) {
-  if (heap->letter->owner) {
+  if (heap->letter->owner != NOBODY) {
     send(heap, heap->letter);
     return;
   }
@@ -100,7 +104,7 @@ HAK_NOINLINE static bool begin(hak_heap_t *heap, hak_heap_t *owner) {
     return false;
   }
   // A letter begun in a nursery would wait for another thread to send it.
-  if (!hak_option(LETTERS) || !gets_letters(owner) || hak_load_relaxed(&heap->nursery))
+  if (!owner || !hak_option(LETTERS) || !gets_letters(owner) || hak_load_relaxed(&heap->nursery))
     return false;
   hak_letter_t *letter = find(heap, owner);
   if (!letter) {
@@ -108,7 +112,7 @@ HAK_NOINLINE static bool begin(hak_heap_t *heap, hak_heap_t *owner) {
     return false;
   }
   heap->letter = letter;
-  if (letter->owner) return true;
+  if (letter->owner == owner) return true;
   *letter = (hak_letter_t){.owner = owner};
   return true;
 }
@@ -138,7 +142,8 @@ bool hak_letter_add(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const ch
 
 bool hak_letter_holds(const hak_heap_t *heap, const hak_slab_t *slab, uint32_t block) {
   for (unsigned i = 0; i < HAK_LETTERS; i++)
-    if (heap->letters[i].owner && names(&heap->letters[i], slab->hint | block)) return true;
+    if (heap->letters[i].owner != NOBODY && names(&heap->letters[i], slab->hint | block))
+      return true;
   return false;
 }
 
@@ -154,6 +159,11 @@ static void open_one(hak_heap_t *heap, uint32_t hint) {
 }
 
 void hak_letter_open_all(hak_heap_t *heap) { read_mail(heap, open_one, heap); }
+
+void hak_letter_init(hak_heap_t *heap) {
+  heap->letter = heap->letters;
+  for (unsigned i = 0; i < HAK_LETTERS; i++) heap->letters[i].owner = NOBODY;
+}
 
 void hak_letter_after_fork(hak_heap_t *mine) {
   for (unsigned i = 0; i < HAK_LETTERS; i++) hak_store_if_other(&mine->letters[i].sent, false);

@@ -23,6 +23,8 @@
 
 #define HAK_LETTER_BYTES ((uint32_t)128 << 10)
 
+// Of a new heap.
+void hak_letter_init(hak_heap_t *heap);
 // Writes a block of another heap's L2 run into a letter. False: the block has to go another way.
 bool hak_letter_add(hak_heap_t *heap, hak_slab_t *slab, uint32_t block, const char *function);
 // Whether this thread has written the block into a letter that it has not sent yet.

@@ -3,7 +3,9 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "thread/heap.h"
+#include "thread/ring.h"
 #include "thread/sparse.h"
+#include "thread/warm.h"
 
 #define LOOKS 8 // heaps looked at to find an orphan to tend
 
@@ -129,6 +131,8 @@ void hak_orphan_tend(void) {
   hak_store_relaxed(&last, id);
   if (!heap) return;
   hak_heap_drain(heap);
+  hak_warm_drop(heap); // a nursery's: it kept them for threads that did not come
+  hak_ring_release_runs(heap);
   hak_sparse_tend(heap);
   hak_orphan_let_go(heap);
 }

@@ -46,8 +46,9 @@ static void take(hak_heap_t *mine, hak_slab_t *slab, hak_parcel_t *parcel) {
 static void relieve(hak_heap_t *heap, hak_heap_t *mine) {
   hak_parcel_t parcel = {0};
   uint32_t posted = 0;
-  hak_letter_recall(heap, mine);
+  // First: a run that a letter empties must not begin this anew.
   hak_store_relaxed(&heap->emptied, 0u);
+  hak_letter_recall(heap, mine);
   // Acquire: as in take_posted (heap.c).
   uint32_t index = hak_exchange_seq_cst(&heap->inbox, 0);
   while (index) {

@@ -36,7 +36,7 @@ byte mail;                                             // letter + 1
 byte hint[WRITERS];                                    // the block, + 1
 byte next[WRITERS];
 bit sent[WRITERS];
-bit writing[WRITERS];                                  // letter->owner != NULL (writer)
+bit writing[WRITERS];                                  // letter->owner != NOBODY (writer)
 
 // Truth.
 mtype where[BLOCKS] = LIVE;

@@ -20,7 +20,7 @@ static hak_slab_t *run_of(void *p) {
 static unsigned written(hak_heap_t *heap) {
   unsigned n = 0;
   for (unsigned i = 0; i < HAK_LETTERS; i++)
-    if (heap->letters[i].owner) n += heap->letters[i].count;
+    if (heap->letters[i].owner != &hak_heap_none) n += heap->letters[i].count;
   return n;
 }
 static unsigned sent(hak_heap_t *heap) {
@@ -63,6 +63,21 @@ static void to_the_owner(void) {
   tell(&other, END);
 }
 ISOLATED(to_the_owner)
+
+// A block that is freed again while its run goes back has no owner any more. It is in no letter, the
+// one that was sent last least of all.
+static void to_nobody(void) {
+  hak_heap_t *me = mine();
+  start(&other, SIZE, 6);
+  hak_slab_t gone = {.size = SIZE};
+  for (unsigned i = 0; i < 4; i++) {
+    CHECK(!hak_letter_add(me, &gone, 0, "free"));
+    CHECK_EQUAL(written(me), i % 2);
+    if (i % 2) hak_remote_flush(me);
+    else give(other.blocks[i]);
+  }
+}
+ISOLATED(to_nobody)
 
 // A full letter is sent by itself, as is one with enough bytes.
 static void when_full(void) {
@@ -323,7 +338,7 @@ ISOLATED(circle)
 int main(void) {
   hak_option(NURSERY) = 0; // threads have heaps of their own here
   const struct CMUnitTest tests[] = {
-      ISOLATED_TEST(to_the_owner),      ISOLATED_TEST(when_full),    ISOLATED_TEST(sent_by_frees),
+      ISOLATED_TEST(to_the_owner),      ISOLATED_TEST(to_nobody),    ISOLATED_TEST(when_full),    ISOLATED_TEST(sent_by_frees),
       ISOLATED_TEST(two_owners),        ISOLATED_TEST(owner_sleeps), ISOLATED_TEST(owner_has_ended),
       ISOLATED_TEST(adopted_meanwhile), ISOLATED_TEST(freed_again),  ISOLATED_TEST(not_for_all),
       ISOLATED_TEST(in_a_child),        ISOLATED_TEST(circle),

@@ -128,6 +128,34 @@ static void later_clock_of_another(void) {
 }
 ISOLATED(later_clock_of_another)
 
+static void *allocate_and_free_runs(void *unused) {
+  void *p[200];
+  for (unsigned round = 0; round < 100; round++) {
+    for (unsigned i = 0; i < 2; i++) CHECK((p[i] = hak_malloc(100000 + i * 50000)) != NULL);
+    for (unsigned i = 0; i < 2; i++) hak_free(p[i]);
+  }
+  for (unsigned i = 0; i < COUNT(p); i++) CHECK(in_nursery(p[i] = hak_malloc(1000)));
+  for (unsigned i = 0; i < COUNT(p); i++) hak_free(p[i]);
+  return unused;
+}
+
+// What a nursery keeps for its threads goes back once none has come for a while.
+static void keeps_nothing_for_ever(void) {
+  if (HAK_SECURE) return; // they are in quarantine
+  set_up(1000000);
+  unit_in_thread(allocate_and_free_runs, NULL);
+  hak_heap_t *nursery = hak_heap_by_id(hak_heap_count());
+  CHECK(nursery->nursery);
+  CHECK(nursery->kept_count != 0 || hak_option(L25_RING_CAP) == 0);
+  CHECK(nursery->spares != 0 || hak_option(WARM_POOL) == 0);
+  for (unsigned i = 0; i < 2 * hak_heap_count(); i++) {
+    nursery->looked_at = 0; // more than a second ago
+    hak_orphan_tend();
+  }
+  CHECK(nursery->kept_count == 0 && nursery->spares == 0);
+}
+ISOLATED(keeps_nothing_for_ever)
+
 // A thread that goes on gets its own heap after a number of calls, or of KiB.
 static void *allocate_more(void *size) {
   unsigned calls = 0;
@@ -420,6 +448,7 @@ int main(void) {
     ISOLATED_TEST(shared_by_many),
     ISOLATED_TEST(reclaims_do_not_count),
     ISOLATED_TEST(later_clock_of_another),
+    ISOLATED_TEST(keeps_nothing_for_ever),
     ISOLATED_TEST(calls_count),
     ISOLATED_TEST(kib_count),
     ISOLATED_TEST(a_crowd_counts),

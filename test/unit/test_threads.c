@@ -168,7 +168,7 @@ static void frees_alone_hand_over(void) {
   for (unsigned i = 0; i < COUNT(others); i++) hak_free(others[i]);
   for (unsigned i = 0; i < COUNT(own); i++) hak_free(own[i]);
   CHECK(hak_tls_heap->stats[HAK_STAT_letter_send] > 0);
-  for (unsigned i = 0; i < HAK_LETTERS; i++) CHECK(hak_tls_heap->letters[i].owner == NULL);
+  for (unsigned i = 0; i < HAK_LETTERS; i++) CHECK(hak_tls_heap->letters[i].owner == &hak_heap_none);
 }
 ISOLATED(frees_alone_hand_over)
 
