@@ -37,19 +37,26 @@ static handler_t handler_now(void) {
 }
 
 // The operator of the C++ library that the caller's object has loaded, if any; for the program
-// itself, of any globally visible C++ library. It is looked up in the object of that library's
-// new-handler: the caller's scope may name this library, or some other allocator, before it.
+// itself, of any globally visible C++ library. An operator without a new-handler in the same
+// library is this library's or some other allocator's, which the caller's scope names first: then
+// it is looked up in the object of the new-handler. Not at once, as that takes memory.
 static HAK_COLD uintptr_t loaded_operator(const char *name, const void *caller) {
   Dl_info info;
   if (!dladdr || !dlopen || !dlsym || !dlclose || !dladdr(caller, &info)) return 0;
-  void *scope = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  void *handler = dlsym(scope ? scope : RTLD_NEXT, "_ZSt15get_new_handlerv");
-  void *library =
-      handler && dladdr(handler, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-  uintptr_t found = library ? (uintptr_t)dlsym(library, name) : 0;
-  if (library) dlclose(library); // the caller needs it and is running: both stay loaded
-  if (scope) dlclose(scope);
-  return hak_api_same_object(found, (uintptr_t)handler) ? found : 0;
+  void *handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  void *scope = handle ? handle : RTLD_NEXT, *library = NULL;
+  uintptr_t found = (uintptr_t)dlsym(scope, name);
+  void *handler = dlsym(scope, "_ZSt15get_new_handlerv");
+  bool is_its = hak_api_same_object(found, (uintptr_t)handler);
+  if (!is_its && handler && dladdr(handler, &info))
+    library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library) {
+    found = (uintptr_t)dlsym(library, name);
+    is_its = hak_api_same_object(found, (uintptr_t)handler);
+    dlclose(library);
+  }
+  if (handle) dlclose(handle); // the caller is running, so its object stays loaded
+  return is_its ? found : 0;
 }
 
 // Calls the loaded operator. Its memory is HAKMEM's, since it calls malloc.

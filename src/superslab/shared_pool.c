@@ -38,6 +38,7 @@ static _Atomic uint64_t evicted_at, regretted_at; // ms
 #define TEND_MS 50
 #define TEND_LOOKS 1024 // SuperSlabs looked at in a part
 #define TEND_PURGES 8   // at most so many of them purged in it
+#define REFUSALS 64     // of the kernel, before a trim ends
 #define IDLE_SLABS 4    // in a HOT SuperSlab: fewer are not worth a huge page
 static _Atomic uint64_t tended_at, looked_at, second_at; // ms; tended_at also times PART_MS
 static _Atomic uint32_t sweep_next;                      // number of a SuperSlab; 0: no sweep
@@ -272,7 +273,10 @@ static bool evict(uint32_t number) {
   if (!hak_cas_seq_cst(free_mask, &all, (uint64_t)0)) return false;
   one_empty_less();
   hak_index_publish(number);
+  uint32_t used = hak_load_relaxed(&hak_registry.superslabs[number].dirty);
   if (!hak_superslab_decommit(number)) {
+    used &= ~hak_load_relaxed(&hak_registry.superslabs[number].dirty);
+    hak_fetch_add_relaxed(&hak_pool_counts.purged, hak_count_bits(used));
     hak_fetch_add_relaxed(&empty_count, 1);
     hak_store_seq_cst(free_mask, HAK_ALL_FREE); // as in hak_pool_map
     hak_index_publish(number);
@@ -421,13 +425,21 @@ static void split_unused(void) {
   }
 }
 
-// Tries `most` times at most: where the kernel refuses one, it mostly refuses all.
+// Evicts up to `most` while more than keep are empty. At the limit of mappings the kernel refuses
+// many, which stay empty: after REFUSALS the next trim goes on behind them.
 static unsigned trim_some(size_t keep, unsigned most) {
-  unsigned count = 0;
-  for (uint32_t number = 1; most-- != 0 && hak_load_relaxed(&empty_count) > keep &&
-                            (number = hak_index_find(HAK_LEVEL_EMPTY, HAK_BAND_ANY, number)) != 0;
-       number++)
-    count += evict(number);
+  static _Atomic uint32_t last; // relaxed: steers which are tried first
+  uint32_t number = hak_load_relaxed(&last);
+  unsigned count = 0, refused = 0;
+  bool from_the_start = number == 0;
+  while (count < most && refused < REFUSALS && hak_load_relaxed(&empty_count) > keep) {
+    number = hak_index_find(HAK_LEVEL_EMPTY, HAK_BAND_ANY, number + 1);
+    if (number == 0 && from_the_start) break;
+    if (number == 0) from_the_start = true;
+    else if (evict(number)) count++;
+    else refused += hak_load_relaxed(&hak_registry.superslabs[number].free_mask) == HAK_ALL_FREE;
+  }
+  if (refused || hak_load_relaxed(&last)) hak_store_relaxed(&last, refused ? number : 0);
   return count;
 }
 

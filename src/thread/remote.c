@@ -108,8 +108,13 @@ static uint32_t count_of(hak_slab_t *slab, const hak_remote_entry_t *entry) {
 
 static void push(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *mine,
                  const char *function) {
-  if (hak_slab_kind(slab) == HAK_KIND_TINY) push_tiny(slab, entry, mine, function);
-  else push_l2(slab, entry->mask, hak_count_bits64(entry->mask), mine, function);
+  hak_kind_t kind = hak_slab_kind(slab);
+  if (kind == HAK_KIND_TINY) push_tiny(slab, entry, mine, function);
+  else if (HAK_LIKELY(kind == HAK_KIND_L2))
+    push_l2(slab, entry->mask, hak_count_bits64(entry->mask), mine, function);
+  else // another thread freed the same blocks, and the slab went back
+    hak_misuse("%s: double free of blocks in the slab at %p, which has no live block any more",
+               function, slab->start);
 }
 
 // Empties the entry and returns the blocks that it held.

@@ -333,7 +333,7 @@ proctype owner() {
 #ifdef BROKEN_post_unasked
   :: mid_post -> post()
 #else
-  :: mid_post && queued -> post()                      // hak_heap_post
+  :: mid_post && queued -> post()                      // hak_heap_post; not reached: QUEUED is gone
 #endif
   :: else
   fi;
@@ -360,7 +360,7 @@ proctype owner() {
     fi;
     if
     :: inbox -> d_step { inbox = 0; in_inbox = 0 }; collect()
-    :: !inbox && pushed -> assert(collected == 3); break
+    :: !inbox && pushed -> assert(collected == 3); break // not reached: then all is collected
     fi
   :: else -> break
   od;

@@ -91,6 +91,7 @@ inline evict_any(i) { // evict_oldest: of whichever place
           fi
         };
         k++
+      :: k == 0 -> k = 2                               // others have filled all places meanwhile
       :: else -> k = 0; break
       od;
       if

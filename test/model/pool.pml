@@ -224,9 +224,16 @@ inline evict() { // and hak_superslab_decommit
     forget = 1;
 #endif
 #ifdef BROKEN_dirty_late
-    add_cold();
+    if
+    :: refused
+    :: else -> add_cold()
+    fi;
     if
     :: forget -> dirty[n] = 0
+    :: else
+    fi;
+    if
+    :: refused -> free_mask[n] = ALL_FREE
     :: else
     fi;
 #else

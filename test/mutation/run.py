@@ -58,6 +58,8 @@ class Copy:
                               stdin=subprocess.DEVNULL, text=True, errors="replace", capture_output=True)
         if "No tests were found" in done.stdout + done.stderr or "***Skipped" in done.stdout:
             raise SystemExit(f"{test} is not there, or was skipped:\n{done.stdout}{done.stderr}")
+        if "***Timeout" in done.stdout:
+            raise SystemExit(f"{test} was not done in time:\n{done.stdout}")
         return done.returncode == 0
 
     def edit(self, mutation: Mutation) -> bytes:

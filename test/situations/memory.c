@@ -5,9 +5,9 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
-static void reach(size_t kib) { // within 2.5 s, by itself
+static void reach(size_t kib) { // by itself; within 2 s, more where others need the processors
   struct timespec began = time_now();
-  while (rss_kib() > kib && seconds_since(&began) < 2.5) usleep(20000);
+  while (rss_kib() > kib && seconds_since(&began) < 15) usleep(20000);
   size_t now = rss_kib();
   if (now > kib) dprintf(2, "%zu KiB resident, not %zu\n", now, kib);
   CHECK(now <= kib);

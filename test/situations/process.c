@@ -153,6 +153,7 @@ static size_t private_dirty_kib(void) {
   while (f && fgets(text, sizeof text, f))
     if (sscanf(text, "Private_Dirty: %zu", &kib) == 1) break;
   if (f) fclose(f);
+  CHECK(kib != 0);
   return kib;
 }
 static void little_is_copied(size_t size, size_t b) {
@@ -194,20 +195,24 @@ static void fork_in_handler(int number) {
   if (pid == 0) _exit(0);
   if (pid > 0) waitpid(pid, NULL, 0), forks_handled++;
 }
+// One shot: a fork may take longer than any interval, and then the handler alone would run.
+static void alarm_soon(void) {
+  struct itimerval once = {{0, 0}, {0, 2000}};
+  CHECK(setitimer(ITIMER_REAL, &once, NULL) == 0);
+}
 static void fork_in_signal_handler(size_t while_allocating, size_t b) {
   (void)b;
-  struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
   struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
   sigaction(SIGALRM, &action, NULL);
-  setitimer(ITIMER_REAL, &often, NULL);
-  for (size_t i = 0; forks_handled < 40; i++) {
+  alarm_soon();
+  for (int i = 0, seen = 0; seen < 40; i++) {
+    if (forks_handled != seen) seen = forks_handled, alarm_soon();
     sigset_t alarm;
     sigemptyset(&alarm), sigaddset(&alarm, SIGALRM);
     if (!while_allocating) sigprocmask(SIG_BLOCK, &alarm, NULL);
-    churn_some(i, 50);
+    churn_some((size_t)i, 50);
     sigprocmask(SIG_UNBLOCK, &alarm, NULL);
   }
-  setitimer(ITIMER_REAL, &never, NULL);
 }
 
 // Here the handler's child continues the program's work.

@@ -571,7 +571,7 @@ const case_t threads_cases[] = {
     {"realloc_by_turns", realloc_by_turns},
     {"short_threads", short_threads, 4000},
     {"short_detached_threads", short_threads, 2000, 1},
-    {"two_thousand_at_once", many_at_once, 2000, 1},
+    {"two_thousand_at_once", many_at_once, 2000, 2},
     {"five_hundred_at_once_4_times", many_at_once, 500, 4},
     {"threads_start_threads", threads_start_threads, 200},
     EACH_RANGE("same_size_same_moment", same_size_same_moment, 8),

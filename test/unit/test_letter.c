@@ -76,6 +76,11 @@ static void to_nobody(void) {
     if (i % 2) hak_remote_flush(me);
     else give(other.blocks[i]);
   }
+  hak_option(ABORT) = 0; // and handed over late it is reported
+  uint32_t reported = hak_misuse_count;
+  hak_remote_push_one(&gone, other.blocks[5], 5);
+  CHECK_EQUAL(hak_misuse_count, reported + 1);
+  CHECK_EQUAL(gone.remote, 0);
 }
 ISOLATED(to_nobody)
 

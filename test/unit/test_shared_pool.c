@@ -221,6 +221,31 @@ static void refused_evictions(void) {
 }
 ISOLATED(refused_evictions)
 
+// Of many that are refused each trim tries some, the next one others, and all go in the end.
+static void many_refused_evictions(void) {
+  enum { MANY = 100, TRIES = 64 };
+  begin();
+  hak_option(LRU_CAP) = MANY;
+  static hak_slab_t *halves[2 * MANY];
+  for (unsigned i = 0; i < 2 * MANY; i++) halves[i] = acquire(16);
+  for (unsigned i = 0; i < 2 * MANY; i++) hak_pool_release(halves[i], 16);
+  CHECK_EQUAL(committed(), MANY);
+  for (uint32_t number = 1; number <= MANY; number++) hak_registry.superslabs[number].dirty = 1;
+  for (unsigned round = 0; round < 2; round++) {
+    hak_os_fault(HAK_FAULT_UNMAP, 0, false);
+    uint64_t purged = hak_pool_counts.purged, went = round == 0 ? TRIES : MANY - TRIES;
+    CHECK_EQUAL(hak_pool_trim(0), 0);
+    CHECK_EQUAL(hak_os_fault_calls(), TRIES);
+    CHECK_EQUAL(hak_pool_counts.purged, purged + went); // their pages did go
+    hak_os_fault(0, 0, false);
+  }
+  for (uint32_t number = 1; number <= MANY; number++)
+    CHECK_EQUAL(hak_registry.superslabs[number].dirty, 0); // each was tried
+  CHECK_EQUAL(hak_pool_trim(0), MANY);
+  CHECK_EQUAL(committed(), 0);
+}
+ISOLATED(many_refused_evictions)
+
 // Each call evicts a part of many, so that none takes long; more where calls are rare.
 enum { SUPERSLABS = 100, PART = 16 };
 static unsigned evicted_by_tend(void) {
@@ -889,6 +914,7 @@ int main(void) {
     ISOLATED_TEST(a_share_of_what_is_in_use),
     ISOLATED_TEST(idle_ones_go),
     ISOLATED_TEST(refused_evictions),
+    ISOLATED_TEST(many_refused_evictions),
     ISOLATED_TEST(idle_ones_go_in_parts),
     ISOLATED_TEST(a_part_has_an_end),
     ISOLATED_TEST(a_sweep_goes_on_meanwhile),
