@@ -144,7 +144,7 @@ def dlopen_at_run_time(c):
 def cxx_loaded_at_run_time(c):
     """operator new fails as in any C++ program, whenever the C++ library was loaded."""
     for plugin in "libcxx_plugin.so", "libcxx_plugin_linked.so":
-        for function in "throws_bad_alloc", "asks_the_handler":
+        for function in "throws_bad_alloc", "asks_the_handler", "throws_at_the_end":
             c.run(c.program("cxx_host"), c.program(plugin), function)
 
 

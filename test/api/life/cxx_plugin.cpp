@@ -3,6 +3,7 @@
 #include "too_large.h"
 
 #include <string>
+#include <sys/resource.h>
 
 namespace {
 
@@ -32,6 +33,25 @@ extern "C" bool throws_bad_alloc() {
   return EveryFormFails(0) && Throws([](std::size_t n) { // from within the C++ library
            return new std::string(std::string().assign(n, 'x'));
          });
+}
+
+// Until there is none of any size, so that finding out whom to ask must not take memory either.
+extern "C" bool throws_at_the_end() {
+  const rlimit none = {4096, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+  bool ok = setrlimit(RLIMIT_DATA, &none) == 0;
+  for (std::size_t size : {100000, 5000, 1000, 300, 100, 64, 48, 32, 16}) {
+    bool thrown = false;
+    while (!thrown) {
+      try {
+        void *volatile p = ::operator new(size);
+        (void)p;
+      } catch (const std::bad_alloc &) {
+        thrown = true;
+      }
+    }
+    ok = ok && ::operator new(size, std::nothrow) == nullptr;
+  }
+  return setrlimit(RLIMIT_DATA, &all) == 0 && ok;
 }
 
 extern "C" bool asks_the_handler() {
