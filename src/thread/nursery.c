@@ -56,16 +56,18 @@ HAK_INLINE hak_heap_t *take_from(_Atomic(hak_heap_t *) *place) {
 
 // The nursery that this thread used last was just found taken, or does not exist.
 HAK_NOINLINE static hak_heap_t *enter_another(void) {
+  bool no_memory = false;
   for (unsigned n = 0; n < HAK_NURSERIES; n++, found_taken()) {
     _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
     // Acquire: pairs with the release in hak_heap_make_in.
     hak_heap_t *heap = hak_load_acquire(place);
-    if (!heap) {
+    if (!heap && !no_memory) {
       heap = hak_heap_make_in(place, HAK_HEAP_ATTACHED);
-      // If no other thread makes one there, there is no memory, for another place either. Relaxed:
-      // nothing is read through it.
-      if (heap || hak_load_relaxed(place) == NULL) return heap;
-    } else if (n > 0 && heap != &hak_heap_none && take(heap)) {
+      if (heap) return heap;
+      // If no other thread makes one there, there is no memory, for another place either: but one
+      // that is there may have some. Relaxed: nothing is read through it.
+      no_memory = hak_load_relaxed(place) == NULL;
+    } else if (heap && n > 0 && heap != &hak_heap_none && take(heap)) {
       return heap;
     }
   }

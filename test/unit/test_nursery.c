@@ -169,6 +169,43 @@ static void *allocate_more(void *size) {
   hak_free(p);
   return (void *)(uintptr_t)calls;
 }
+static void *grow_up_and_wait(void *size) {
+  allocate_more(size);
+  pthread_barrier_wait(&barrier);
+  pthread_barrier_wait(&barrier);
+  return NULL;
+}
+static void *allocate_in_any(void *unused) {
+  void *p = hak_malloc(100);
+  CHECK(p && in_nursery(p));
+  hak_free(p);
+  return unused;
+}
+
+// The first place is empty, as its nursery became a thread's heap, and there is no memory for another:
+// a new thread is served by the nursery in the second place.
+static void served_by_what_is_there(void) {
+  set_up(1024);
+  if (hak_option(NURSERY) == 0) return;
+  unit_in_thread(allocate_once, NULL);
+  hak_heap_t *first = hak_heap_by_id(hak_heap_count());
+  CHECK(first->nursery && hak_heap_take(first, HAK_HEAP_CLAIMED));
+  unit_in_thread(allocate_once, NULL);
+  hak_orphan_let_go(first);
+  pthread_barrier_init(&barrier, NULL, 2);
+  pthread_t thread = unit_start(grow_up_and_wait, (void *)100);
+  pthread_barrier_wait(&barrier);
+  CHECK(!first->nursery);
+  while (hak_heap_count() < 9) CHECK(hak_heap_new() != NULL); // the tenth is in a mapping of its own
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+  unit_in_thread(allocate_in_any, NULL);
+  hak_os_fault(0, 0, false);
+  CHECK_EQUAL(hak_heap_count(), 9);
+  pthread_barrier_wait(&barrier);
+  CHECK_EQUAL(pthread_join(thread, NULL), 0);
+}
+ISOLATED(served_by_what_is_there)
+
 static uintptr_t calls_with(size_t size, uint64_t budget) {
   set_up(budget);
   void *calls;
@@ -449,6 +486,7 @@ int main(void) {
     ISOLATED_TEST(reclaims_do_not_count),
     ISOLATED_TEST(later_clock_of_another),
     ISOLATED_TEST(keeps_nothing_for_ever),
+    ISOLATED_TEST(served_by_what_is_there),
     ISOLATED_TEST(calls_count),
     ISOLATED_TEST(kib_count),
     ISOLATED_TEST(a_crowd_counts),
