@@ -159,7 +159,7 @@ def libfuzzer(variant: str) -> list[str]:
     """A variant's program, its limits, and the folder for its findings."""
     findings = BUILD / "findings"
     findings.mkdir(parents=True, exist_ok=True)
-    return [str(BUILD / "test" / "fuzz" / f"fuzz_{variant}"), "-timeout=60", "-rss_limit_mb=3072",
+    return [str(BUILD / "test" / "fuzz" / f"fuzz_{variant}"), "-timeout=200", "-rss_limit_mb=3072",
             f"-artifact_prefix={findings}/"]
 
 
