@@ -268,7 +268,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
   void *p = HAK_UNLIKELY(hak_tls_heap == &hak_heap_none) ? hak_nursery_hit(size) : NULL;
   if (p) return hand_out(p, size);
   hak_heap_t *heap = hak_heap_enter();
-  if (HAK_UNLIKELY(!heap)) return NULL;
+  if (HAK_UNLIKELY(!heap) && !(heap = hak_heap_enter_again())) return NULL;
   size_t total = size + HAK_TAIL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) total = hak_nursery_takes(total);
   if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
@@ -337,7 +337,7 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (rounded <= HAK_L2_MAX)
     return hand_out(alloc_unaligned(rounded - HAK_TAIL, true, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
-  if (!heap) return NULL;
+  if (HAK_UNLIKELY(!heap) && !(heap = hak_heap_enter_again())) return NULL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) hak_nursery_takes(total);
   void *p = alignment <= HAK_L25_MAX && total <= HAK_L25_MAX
                 ? alloc_l25(heap, total ? total : 1, alignment, zeroed)

@@ -509,12 +509,7 @@ static hak_heap_t *attach(void) {
   if (!heap && !tls_ending) heap = hak_nursery_grow_up();
   if (!heap) heap = take_orphan();
   if (!heap) {
-    heap = hak_heap_new();
-    if (!heap) {
-      hak_heap_reclaim_all(NULL, 0); // out of memory: what is kept may be enough
-      heap = hak_heap_new();
-    }
-    if (!heap) return NULL;
+    if (!(heap = hak_heap_new())) return NULL;
     hak_store_seq_cst(&heap->state, HAK_HEAP_ATTACHED);
   }
   hak_heap_count_stat(heap, HAK_STAT_heap_attach, 1);
@@ -536,6 +531,11 @@ hak_heap_t *hak_heap_enter_new(void) {
     if (hak_option(PREWARM)) hak_front_prewarm(heap);
   }
   return heap;
+}
+
+hak_heap_t *hak_heap_enter_again(void) {
+  hak_heap_reclaim_all(NULL, 0);
+  return hak_heap_enter();
 }
 
 static void retire_fronts(hak_heap_t *heap) {

@@ -25,6 +25,8 @@ HAK_INTERNAL extern hak_heap_t hak_heap_none;
 // is no memory for one. Every enter must be followed by a leave: a thread that is ending keeps its
 // heap for that one call only.
 HAK_INLINE hak_heap_t *hak_heap_enter(void);
+// For an allocation that found no memory for a heap: what all heaps keep may be enough.
+HAK_COLD hak_heap_t *hak_heap_enter_again(void);
 HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
 
 // Makes slab the front of the class; hak_slab_none leaves the class without one.

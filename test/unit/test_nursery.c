@@ -206,6 +206,29 @@ static void served_by_what_is_there(void) {
 }
 ISOLATED(served_by_what_is_there)
 
+static void *free_without_a_heap(void *p) {
+  uint32_t requests = hak_load_relaxed(&hak_heap_requests);
+  hak_free(p);
+  CHECK_EQUAL(hak_load_relaxed(&hak_heap_requests), requests);
+  errno = 0;
+  CHECK(hak_malloc(100) == NULL && errno == ENOMEM);
+  CHECK_EQUAL(hak_load_relaxed(&hak_heap_requests), requests + 1);
+  return NULL;
+}
+
+// A thread that cannot have a heap frees without one; only what it allocates makes all others tidy up.
+static void frees_without_memory(void) {
+  set_up(0);
+  void *p = hak_malloc(100);
+  CHECK(p != NULL);
+  while (hak_heap_count() < 9) CHECK(hak_heap_new() != NULL); // as above
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+  unit_in_thread(free_without_a_heap, p);
+  hak_os_fault(0, 0, false);
+  CHECK_EQUAL(hak_heap_count(), 9);
+}
+ISOLATED(frees_without_memory)
+
 static uintptr_t calls_with(size_t size, uint64_t budget) {
   set_up(budget);
   void *calls;
@@ -487,6 +510,7 @@ int main(void) {
     ISOLATED_TEST(later_clock_of_another),
     ISOLATED_TEST(keeps_nothing_for_ever),
     ISOLATED_TEST(served_by_what_is_there),
+    ISOLATED_TEST(frees_without_memory),
     ISOLATED_TEST(calls_count),
     ISOLATED_TEST(kib_count),
     ISOLATED_TEST(a_crowd_counts),
