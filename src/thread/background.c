@@ -13,12 +13,32 @@
 #include "thread/process.h"
 
 #define PERIOD_MS 1000
-#define PRESSED 1 // per cent of the time in which some task waited for memory
-#define STACK_SIZE ((size_t)128 << 10)
+#define PRESSED 1                    // per cent of the time in which some task waited for memory
+#define STACK_SIZE ((size_t)1 << 20) // the program's exit handlers may run on it
+
+static const char *skip_word(const char *at) {
+  while (*at && *at != ' ') at++;
+  return *at ? at + 1 : at;
+}
+
+// Whether the program's threads have all ended: the first one is a zombie until the process ends,
+// and this is the only other. Then the C library ends the process when this one ends.
+static bool is_alone(void) {
+  char text[512];
+  if (!hak_os_read_text("/proc/self/stat", text, sizeof text)) return false;
+  const char *at = text, *state = text; // behind the name, which may be anything
+  for (; *at; at++)
+    if (*at == ')') state = at + 1;
+  if (state[0] != ' ' || state[1] != 'Z') return false;
+  enum { STATE = 3, THREADS = 20 }; // fields, see proc(5)
+  at = state + 1;
+  for (unsigned field = STATE; field < THREADS; field++) at = skip_word(at);
+  return at[0] == '2' && at[1] == ' ';
+}
 
 static void *helper(void *unused) {
   (void)unused;
-  for (;;) {
+  while (!is_alone()) {
     hak_os_sleep_ms(PERIOD_MS);
     if (hak_pressure() >= PRESSED) hak_heap_reclaim_all(NULL, 0);
     else hak_pool_trim_idle(0);

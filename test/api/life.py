@@ -86,6 +86,11 @@ def main_exits_as_a_thread(c):
     c.run(c.program("life"), "main_exits_as_a_thread")
 
 
+def all_threads_end(c):
+    c.run(c.program("life"), "all_threads_end")
+    c.run(c.program("life"), "all_threads_end", env={"HAKMEM_BACKGROUND": "1"})  # its helper does not keep the process
+
+
 def exit_races_with_threads(c):
     for _ in range(20):
         c.run(c.program("life"), "exit_races_with_threads")

@@ -84,6 +84,22 @@ static int main_exits_as_a_thread(void) {
   pthread_exit(NULL);
 }
 
+static void *end_after_main(void *argument) {
+  (void)argument;
+  CHECK(pthread_join(main_thread, NULL) == 0);
+  exercise(1);
+  status_wanted = 0;
+  return NULL;
+}
+
+// No thread calls exit: the C library does when the last one has ended.
+static int all_threads_end(void) {
+  pthread_t thread;
+  main_thread = pthread_self();
+  CHECK(pthread_create(&thread, NULL, end_after_main, NULL) == 0);
+  pthread_exit(NULL);
+}
+
 static atomic_uint started;
 static void *allocate_for_ever(void *argument) {
   started++;
@@ -173,6 +189,7 @@ int main(int argc, char **argv) {
   if (strcmp(name, #function) == 0) return function()
   CASE(constructors);
   CASE(main_exits_as_a_thread);
+  CASE(all_threads_end);
   CASE(exit_races_with_threads);
   CASE(no_keys_left);
   CASE(closed_stdio);
