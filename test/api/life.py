@@ -118,7 +118,8 @@ def no_pthread_keys_left(c):
 
 def no_pthread_keys_and_no_memory(c):
     for variables in {}, {"HAKMEM_NURSERY": "0"}:
-        c.run(c.program("no_keys-static"), preload=False, env={"HAKMEM_SS_LOOKUP_KIND": "table", **variables})
+        for program in "no_keys-static", "no_keys-static-pie":
+            c.run(c.program(program), preload=False, env={"HAKMEM_SS_LOOKUP_KIND": "table", **variables})
 
 
 def no_pthread_keys_left_before_the_first_malloc(c):

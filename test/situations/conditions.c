@@ -50,6 +50,11 @@ static bool persona(size_t flags, size_t b) {
   return true;
 }
 
+static bool control(size_t option, size_t value) {
+  if (prctl((int)option, value, 0, 0, 0) != 0) sit_skip("the kernel has no such control");
+  return true;
+}
+
 static bool close_from(size_t first, size_t last) {
   for (size_t fd = first; fd <= last; fd++) close((int)fd);
   return true;
@@ -168,6 +173,8 @@ static const struct {
     {"legacy_layout", persona, ADDR_COMPAT_LAYOUT, 0, true},
     {"legacy_no_aslr", persona, ADDR_COMPAT_LAYOUT | ADDR_NO_RANDOMIZE, 0, true},
     {"read_implies_exec", persona, READ_IMPLIES_EXEC, 0, true},
+    {"no_huge_pages", control, PR_SET_THP_DISABLE, 1, true},
+    {"no_new_code", control, 65, 1, true}, // PR_SET_MDWE: memory is writable or executable, for good
     {"madvise_enosys", refuse, SYS_madvise, ENOSYS, true},
     {"madvise_einval", refuse, SYS_madvise, EINVAL, true},
     {"madvise_enomem", refuse, SYS_madvise, ENOMEM, true},
