@@ -15,6 +15,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -107,6 +108,12 @@ def load_and_unload(c):
     copy = os.path.join(c.folder, "libother.so")  # life itself is linked with the original
     shutil.copy(c.program("libctor_lib.so"), copy)
     c.run(c.program("life"), "load_and_unload", copy)
+
+
+def set_up_that_allocates(c):
+    """A process that would wait for itself ends, and says why."""
+    _, err = c.run(c.program("hello"), also=[c.program("libauxv_lib.so")], status=-signal.SIGABRT)
+    check("hakmem: malloc called amid the first malloc's set-up" in err, err)
 
 
 def no_pthread_keys_left(c):
