@@ -1,8 +1,9 @@
 // limits.c: setrlimit and prlimit as in the C library, except that a limit on the process's own
 // address space first releases reserved address space that it leaves no room for. If the limit is
 // set by other means (another process, a direct system call), this happens when memory is refused
-// (hak_heap_reclaim_all). And mlockall, which needs a limit of locked memory (RLIMIT_MEMLOCK) as large
-// as the address space: if it is refused, reserved address space goes back, and it is tried again.
+// (hak_heap_reclaim_all). And mlockall, which demands that the address space fits the limit of
+// locked memory (RLIMIT_MEMLOCK): if it is refused, reserved address space goes back, and it is
+// tried again.
 
 #include "api/api.h"
 #include "os/os.h"
