@@ -19,10 +19,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-from children import end_with_parent  # noqa: E402
 
 variables: dict[str, str] = {}  # added to every case's environment
 LIMIT = 60  # seconds for one case; the longest takes about one when the machine is idle
@@ -46,7 +42,7 @@ def run(program: str, library: str | None, case: str) -> Outcome:
     # A session of its own, so that whatever a case leaves behind is ended with it.
     with subprocess.Popen([program, case], env=environment, stdin=subprocess.DEVNULL, text=True,
                           errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          start_new_session=True, preexec_fn=end_with_parent) as child:
+                          start_new_session=True) as child:
         try:
             out, err = child.communicate(timeout=LIMIT)
             status: int | None = child.returncode
