@@ -1,9 +1,7 @@
 // limits.c: setrlimit and prlimit as in the C library, except that a limit on the process's own
 // address space first releases reserved address space that it leaves no room for. If the limit is
 // set by other means (another process, a direct system call), this happens when memory is refused
-// (hak_heap_reclaim_all). And mlockall, which demands that the address space fits the limit of
-// locked memory (RLIMIT_MEMLOCK): if it is refused, reserved address space goes back, and it is
-// tried again.
+// (hak_heap_reclaim_all).
 
 #include "api/api.h"
 #include "os/os.h"
@@ -36,16 +34,6 @@ static HAK_COLD int own_setrlimit(int resource, const hak_os_limits_t *limits) {
   return own_prlimit(0, resource, limits, 0);
 }
 
-int mlockall(int flags);
-static HAK_COLD int own_mlockall(int flags) {
-  size_t limit;
-  int result = hak_os_lock_all(flags, &limit);
-  if (limit == SIZE_MAX) return result;
-  hak_process_init();
-  hak_process_fit(limit);
-  return hak_os_lock_all(flags, &limit);
-}
-
 // Weak: a static program may contain those of the C library as well.
 HAK_ALIAS(own_setrlimit) __attribute__((weak)) int setrlimit(int, const hak_os_limits_t *);
 HAK_ALIAS(own_setrlimit) __attribute__((weak)) int setrlimit64(int, const hak_os_limits_t *);
@@ -53,5 +41,4 @@ HAK_ALIAS(own_prlimit)
 __attribute__((weak)) int prlimit(int, int, const hak_os_limits_t *, hak_os_limits_t *);
 HAK_ALIAS(own_prlimit)
 __attribute__((weak)) int prlimit64(int, int, const hak_os_limits_t *, hak_os_limits_t *);
-HAK_ALIAS(own_mlockall) __attribute__((weak)) int mlockall(int);
 #endif

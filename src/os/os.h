@@ -1,7 +1,7 @@
 // os.h: all system calls of the allocator. No other module makes any.
 //
-// Contract of all functions except hak_os_limit and hak_os_lock_all: errno is preserved; no libc
-// function is called that may allocate, lock or recurse; a failure is reported as a false or NULL
+// Contract of all functions except hak_os_limit: errno is preserved; no libc function is
+// called that may allocate, lock or recurse; a failure is reported as a false or NULL
 // result, never by a message or an abort. Sizes and addresses are multiples of
 // hak_os_page_size unless stated otherwise.
 
@@ -66,9 +66,6 @@ typedef struct {
 } hak_os_limits_t;
 int hak_os_limit(int pid, int resource, const hak_os_limits_t *limits, hak_os_limits_t *old);
 bool hak_os_is_address_limit(int pid, int resource);
-// mlockall unchanged: 0, or -1 with errno. *limit: how large the address space may be for it, if it
-// is refused for being larger, else SIZE_MAX.
-int hak_os_lock_all(int flags, size_t *limit);
 // The environment (NULL-terminated); NULL if not available yet or the process is setuid.
 char **hak_os_environ(void);
 

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -258,16 +257,6 @@ int hak_os_limit(int pid, int resource, const hak_os_limits_t *limits, hak_os_li
 
 bool hak_os_is_address_limit(int pid, int resource) {
   return resource == RLIMIT_AS && (pid == 0 || pid == getpid());
-}
-
-int hak_os_lock_all(int flags, size_t *limit) {
-  hak_os_limits_t locked;
-  int result = (int)syscall(SYS_mlockall, flags), error = errno;
-  bool over = result != 0 && error == ENOMEM && (flags & MCL_CURRENT) &&
-              hak_os_limit(0, RLIMIT_MEMLOCK, NULL, &locked) == 0;
-  *limit = over ? (size_t)locked.soft : SIZE_MAX;
-  errno = error;
-  return result;
 }
 
 // From glibc's dynamic linker: where the kernel has put argc, argv, NULL and the environment.

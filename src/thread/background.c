@@ -1,5 +1,6 @@
 // background.c: the helper thread of HAKMEM_BACKGROUND=1 (row S9). It allocates nothing and has no
-// heap. Other threads would do all of its work too, only later.
+// heap, unless the program's exit handlers run in it. Other threads would do all of its work too,
+// only later.
 
 #include <pthread.h>
 #include <signal.h>
@@ -36,6 +37,8 @@ static bool is_alone(void) {
   return at[0] == '2' && at[1] == ' ';
 }
 
+static sigset_t mask; // of the thread that started the helper
+
 static void *helper(void *unused) {
   (void)unused;
   while (!is_alone()) {
@@ -44,12 +47,13 @@ static void *helper(void *unused) {
     else hak_pool_trim_idle(0);
     hak_huge_cache_tend();
   }
+  pthread_sigmask(SIG_SETMASK, &mask, NULL); // the program ends in this thread
   return NULL;
 }
 
 void hak_background_start(void) {
   if (!hak_option(BACKGROUND)) return;
-  sigset_t all, before;
+  sigset_t all;
   pthread_attr_t attributes;
   pthread_t thread;
   if (pthread_attr_init(&attributes) != 0) return;
@@ -57,8 +61,8 @@ void hak_background_start(void) {
   pthread_attr_setstacksize(&attributes, STACK_SIZE);
   // The program's signals are for its own threads.
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
   (void)pthread_create(&thread, &attributes, helper, NULL); // on failure there is no helper
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
   pthread_attr_destroy(&attributes);
 }

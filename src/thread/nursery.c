@@ -57,7 +57,7 @@ HAK_INLINE hak_heap_t *take_from(_Atomic(hak_heap_t *) *place) {
 // The nursery that this thread used last was just found taken, or does not exist.
 HAK_NOINLINE static hak_heap_t *enter_another(void) {
   bool no_memory = false;
-  for (unsigned n = 0; n < HAK_NURSERIES; n++, found_taken()) {
+  for (unsigned n = 0; n < HAK_NURSERIES; n++) {
     _Atomic(hak_heap_t *) *place = &nurseries[tls_young.taken % HAK_NURSERIES];
     // Acquire: pairs with the release in hak_heap_make_in.
     hak_heap_t *heap = hak_load_acquire(place);
@@ -70,6 +70,8 @@ HAK_NOINLINE static hak_heap_t *enter_another(void) {
     } else if (heap && n > 0 && heap != &hak_heap_none && take(heap)) {
       return heap;
     }
+    if (heap) found_taken();
+    else tls_young.taken++; // an empty place tells nothing about how many threads there are
   }
   return NULL;
 }

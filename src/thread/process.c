@@ -48,9 +48,9 @@ void hak_process_init_slow(void) {
   hak_options_init();
   hak_seal_init();
   hak_superslab_init();
-  hak_store_relaxed(&set_up_by, (uintptr_t)0);
   // Release: pairs with the acquire in hak_process_init.
   hak_store_release(&hak_process_state, 2);
+  hak_store_relaxed(&set_up_by, (uintptr_t)0);
   // The calls below enter the C library, which may allocate: that works from here on.
   hak_heap_init_keys();
   // Registered at the first malloc, usually the loader's: handlers run in the order in which they

@@ -312,24 +312,6 @@ static void lock_everything(size_t flags, size_t b) {
   churn(3, 1000);
 }
 
-// A program without privileges may lock what fits its limit: reserved memory is none of that.
-static void lock_within_a_limit(size_t mib, size_t b) {
-  (void)b;
-  const struct rlimit l = {mib * MIB, mib * MIB};
-  churn(1, 1000);
-  if (setrlimit(RLIMIT_MEMLOCK, &l) != 0) sit_skip("so large a limit is not allowed");
-  CHECK(geteuid() != 0 || setuid(65534) == 0);
-  CHECK(mlockall(MCL_CURRENT) == 0);
-  churn(2, 1000);
-  errno = 0;
-  CHECK(mlockall((int)hide_size(1 << 20)) == -1 && errno == EINVAL);
-  const struct rlimit none = {0, 0};
-  CHECK(munlockall() == 0 && setrlimit(RLIMIT_MEMLOCK, &none) == 0);
-  errno = 0;
-  CHECK(mlockall(MCL_CURRENT) == -1 && (errno == EPERM || errno == ENOMEM));
-  churn(3, 1000);
-}
-
 static void no_descriptor_kept(size_t a, size_t b) {
   (void)a, (void)b;
   int first = dup(0);
@@ -462,7 +444,6 @@ const case_t limits_cases[] = {
     UNDER("mlock_future", threads_work, 4, 0),
     {"lock_everything_now", lock_everything, MCL_CURRENT},
     {"lock_everything_ever", lock_everything, MCL_CURRENT | MCL_FUTURE},
-    {"lock_within_256_mib", lock_within_a_limit, 256},
     UNDER("maps_200_left", all_work, 1, 0),
     UNDER("maps_200_left", small_work, 1, 3000),
     UNDER("maps_500_left", threads_work, 4, 0),

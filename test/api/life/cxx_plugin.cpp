@@ -37,8 +37,12 @@ extern "C" bool throws_bad_alloc() {
 
 // Until there is none of any size, so that finding out whom to ask must not take memory either.
 extern "C" bool throws_at_the_end() {
-  const rlimit none = {4096, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
-  bool ok = setrlimit(RLIMIT_DATA, &none) == 0;
+  rlimit all, none;
+  if (getrlimit(RLIMIT_DATA, &all) != 0) return false;
+  none = all;
+  none.rlim_cur = 4096;
+  bool ok = true;
+  if (setrlimit(RLIMIT_DATA, &none) != 0) return false;
   for (std::size_t size : {100000, 5000, 1000, 300, 100, 64, 48, 32, 16}) {
     bool thrown = false;
     while (!thrown) {
