@@ -16,7 +16,7 @@ BUILD := cmake --build --preset release -j $(JOBS)
 CONFIGURE := test -f build/build.ninja || cmake --preset release -DHAK_TESTS=OFF
 RINGS := $(if $(L2_RING),-DHAK_L2_RING=$(L2_RING)) $(if $(L25_RING),-DHAK_L25_RING=$(L25_RING))
 
-.PHONY: all run test check bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation orders profile budget pgo docs \
+.PHONY: all run test check bench bench-peers bench-validate results ring-sweep asan tsan ubsan clang aarch64 musl model fuzz soak outside mutation orders profile budget layout pgo docs \
         phase7-bench systems format format-check clean help configure setup-build
 
 ## all [L2_RING=n L25_RING=n, kept until others are given]: libraries and benchmarks (build/libhakmem.so, .a, -secure.so, build/bench/)
@@ -154,6 +154,11 @@ budget: configure
 	@cmake --preset release -DHAK_TESTS=ON >/dev/null
 	@$(BUILD)
 	$(PYTHON) test/budget/run.py $(if $(UPDATE),--update)
+
+## layout: write src/layout.txt anew, what the linker places first (docs/decisions/0044-layout.md)
+layout: all
+	@tools/setup.sh test
+	$(PYTHON) tools/layout.py
 
 ## pgo: the profile-guided build (build/pgo/libhakmem.so), compared with the plain one
 pgo: all
