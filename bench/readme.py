@@ -4,14 +4,16 @@
     python3 bench/readme.py docs/results/full.json          (make results runs it)
 
 Writes NAME-means.svg and, of the core benchmarks, NAME.svg next to NAME.json and
-replaces what lies between the two `<!-- results -->` marks of README.md. Times and
-memory are ratios to the best allocator of each row, so 1.00 is the winner and losses
-show.
+replaces what lies between the two `<!-- results -->` marks of README.md, and in the text
+behind them the figures of PROSE. Times and memory are ratios to the best allocator of
+each row, so 1.00 is the winner and losses show.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import deps
@@ -113,6 +115,79 @@ def block(result: dict, source: Path, allocators: list[str]) -> str:
             "how it is measured in [`bench/README.md`](bench/README.md).\n")
 
 
+class Figures:
+    """Figures of single rows, as README's text has them."""
+
+    def __init__(self, result: dict):
+        self.rows = {(row["benchmark"], row["allocator"]): row for row in result["rows"]}
+        self.peers = [name for name in results.allocators(result) if name not in ("hakmem", "system")]
+
+    def kib(self, benchmark: str, allocator: str = "hakmem") -> float:
+        return self.rows[benchmark, allocator]["rss_kib"]
+
+    def mib(self, benchmark: str, allocator: str = "hakmem") -> str:
+        mib = self.kib(benchmark, allocator) / 1024
+        return f"{mib:.1f}" if mib < 10 else f"{mib:.0f}"
+
+    def range_mib(self, benchmark: str, allocators: list[str]) -> list[str]:
+        """Least and most of those that ran."""
+        ran = sorted(self.kib(benchmark, a) / 1024 for a in allocators if self.rows.get((benchmark, a), {}).get("rss_kib"))
+        return [f"{ran[0]:.0f}", f"{ran[-1]:.0f}"]
+
+    def faults(self, benchmark: str, allocator: str = "hakmem") -> str:
+        """Two digits from 1,000 on."""
+        count = round(self.rows[benchmark, allocator]["minor_faults"])
+        return f"{round(count, -(len(str(count)) - 2)) if count >= 1000 else count:,}"
+
+
+SAFETY = ("scudo", "hardened")  # not in README's tables
+
+# Text of README.md, {} for each figure, and these figures. White space is any.
+PROSE: list[tuple[str, Callable[[Figures], list[str]]]] = [
+    ("take {} KiB per thread, stack included", lambda f: [f"{f.kib('idle_threads'):.0f}"]),
+    ("{} MiB are resident; glibc keeps {}, the peers in the table above {} to {}, scudo and hardened_malloc {} and {}",
+     lambda f: [f.mib("idle_kept"), f.mib("idle_kept", "system"),
+                *f.range_mib("idle_kept", [p for p in f.peers if p not in SAFETY]),
+                *(f.mib("idle_kept", name) for name in SAFETY)]),
+    ("another thread freed, {} stay (other allocators: {} to {};",
+     lambda f: [f.mib("sleeper"), *f.range_mib("sleeper", ["system", *f.peers])]),
+    ("take {} MiB (hardened_malloc {}, snmalloc {}, glibc {}, jemalloc {}, mimalloc {} and {})",
+     lambda f: [f.mib("buffers"), *(f.mib("buffers", name) for name in (
+         "hardened", "snmalloc", "system", "jemalloc", "mimalloc2", "mimalloc"))]),
+    ("take {} page faults (glibc {}, jemalloc {}, mimalloc {} and {};",
+     lambda f: [f.faults("buffers_full"), *(f.faults("buffers_full", name) for name in (
+         "system", "jemalloc", "mimalloc2", "mimalloc"))]),
+    ("takes about {} KiB more than with glibc (row `hello`)",
+     lambda f: [f"{round(f.kib('hello') - f.kib('hello', 'system'), -1):.0f}"]),
+]
+
+
+def prose(text: str, result: dict) -> str:
+    """README's text with the figures of PROSE from this result; a full one, of all benchmarks."""
+    figures = Figures(result)
+    for phrase, formula in PROSE:
+        pattern = "([0-9.,]*[0-9])".join(
+            r"\s+".join(re.escape(word) for word in part.split(" ")) for part in phrase.split("{}"))
+        found = list(re.finditer(pattern, text))
+        if len(found) != 1:
+            raise SystemExit(f"README.md has not once but {len(found)} times: {phrase}")
+        values = formula(figures)
+        for group in range(len(values), 0, -1):
+            start, end = found[0].span(group)
+            text = text[:start] + values[group - 1] + text[end:]
+    return text
+
+
+def updated(text: str, result: dict, source: Path) -> str:
+    """README's text with this result's figures."""
+    # These are built for safety and would dwarf the others.
+    shown = [name for name in results.allocators(result) if name not in SAFETY]
+    before, _, after = text.split(MARK)
+    if len(results.suites(result)) > 1:
+        after = prose(after, result)
+    return f"{before}{MARK}\n{block(result, source, shown)}{MARK}{after}"
+
+
 def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
@@ -120,13 +195,11 @@ def main() -> int:
     source = Path(sys.argv[1])
     result = results.load(source)
     deps.need("matplotlib")
-    # These are built for safety and would dwarf the others.
-    shown = [name for name in results.allocators(result) if name not in ("hardened", "scudo")]
+    shown = [name for name in results.allocators(result) if name not in SAFETY]
     plot.draw_means(result, source.with_name(source.stem + "-means.svg"), names=shown)
     plot.draw(result, source.with_suffix(".svg"), "core" if "core" in results.suites(result) else None)
     readme = ROOT / "README.md"
-    before, _, after = readme.read_text(encoding="utf-8").split(MARK)
-    readme.write_text(f"{before}{MARK}\n{block(result, source, shown)}{MARK}{after}", encoding="utf-8")
+    readme.write_text(updated(readme.read_text(encoding="utf-8"), result, source), encoding="utf-8")
     return 0
 
 

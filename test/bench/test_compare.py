@@ -32,6 +32,7 @@ import deps  # noqa: E402
 import measure  # noqa: E402
 import output  # noqa: E402
 import peers  # noqa: E402
+import readme  # noqa: E402
 import report  # noqa: E402
 import results  # noqa: E402
 import schedule  # noqa: E402
@@ -243,6 +244,20 @@ class Summary(unittest.TestCase):
         table = results.ratios(result, "time_ratio")
         self.assertEqual(table["x"]["other"], 1)
         self.assertAlmostEqual(results.means(table, ["hakmem"])["hakmem"], 1.25 ** 0.5)
+
+    def test_readme_has_the_figures_of_the_committed_result(self):
+        source = readme.ROOT / "docs" / "results" / "full.json"
+        text = (readme.ROOT / "README.md").read_text(encoding="utf-8")
+        result = results.load(source)
+        self.assertEqual(readme.updated(text, result, source), text)
+        for row in result["rows"]:
+            if (row["benchmark"], row["allocator"]) in (("sleeper", "hakmem"), ("buffers_full", "system")):
+                row["rss_kib"], row["minor_faults"] = 20000, 81234
+        changed = readme.updated(text, result, source)
+        self.assertIn("another thread freed, 20 stay", changed)
+        self.assertIn("(glibc 81,000,", changed)
+        with self.assertRaises(SystemExit):
+            readme.updated(text.replace("KiB per thread, stack", "KiB a thread, stack"), result, source)
 
 
 class Agreement(unittest.TestCase):
