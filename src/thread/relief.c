@@ -16,7 +16,7 @@ static bool holds_all(const hak_slab_t *slab, uint64_t remote) {
 }
 
 // True: the caller now has the slab, which it popped from an inbox; false: the owner must see it.
-static bool deserted(hak_slab_t *slab) {
+static bool all_freed(hak_slab_t *slab) {
   uint64_t all = hak_load_relaxed(&slab->remote);
   if (!holds_all(slab, all)) return false;
   // Out of the word first: otherwise the owner of an ACTIVE slab could collect the blocks, use
@@ -54,7 +54,7 @@ static void relieve(hak_heap_t *heap, hak_heap_t *mine) {
   while (index) {
     hak_slab_t *slab = hak_slab_at(index);
     index = slab->inbox_next;
-    if (deserted(slab)) {
+    if (all_freed(slab)) {
       take(mine, slab, &parcel);
     } else {
       hak_heap_t *owner = hak_slab_owner(slab); // still QUEUED, so this thread may post it on

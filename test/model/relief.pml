@@ -12,7 +12,7 @@
 // With RUNS the slabs are L2 runs: hints may name blocks that the owner frees or gets back instead
 // of bringing the run back, and a run that is PARTIAL or ACTIVE may wait among the sparse ones.
 //
-// Mirrors src/thread/relief.c: relieve, deserted, take; src/thread/remote.c: push_tiny, push_l2, post;
+// Mirrors src/thread/relief.c: relieve, all_freed, take; src/thread/remote.c: push_tiny, push_l2, post;
 // src/thread/heap.c: hak_heap_post, hak_heap_drain, take_back, below_mark, hak_heap_activate,
 // hak_heap_retire_replaced, hak_heap_mark_full, hak_heap_turn; src/thread/front.c: refill,
 // free_tiny, put_l2, alloc_l2; src/thread/warm.c: hak_warm_take; src/thread/ring.c: forget_oldest,
@@ -341,9 +341,9 @@ inline push(x) {
   fi
 }
 
-// deserted: all, is_full, o. While this thread has all blocks in its hands, the slab's owner can
+// all_freed: all, is_full, o. While this thread has all blocks in its hands, the slab's owner can
 // only make it FULL, if it was in front.
-inline deserted() {
+inline all_freed() {
 #ifdef BROKEN_owner_first
   o = owner[s];
 #endif
@@ -419,7 +419,7 @@ inline relieve() {
     d_step { s = list - 1; assert(used[s]); list = inbox_next[s]; // index = slab->inbox_next
              is_full = 0; o = 0 };
 #endif
-    deserted();
+    all_freed();
     if
     :: all && is_full && o == 0 -> take()
     :: else ->
