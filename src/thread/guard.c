@@ -21,7 +21,9 @@ typedef struct {
 } trace_t;
 
 typedef struct {
-  _Atomic uint32_t state; // state_t; the thread that sets BUSY owns the rest until the next change
+  // state_t. The thread that sets BUSY, by an acquire, owns the rest until it stores the next
+  // state, by a release. An acquire that reads LIVE or FREED sees the fields written before it.
+  _Atomic uint32_t state;
   bool committed;
   char *block;
   size_t size;
@@ -148,7 +150,6 @@ void *hak_guard_alloc(size_t size) {
   place->size = size;
   for (char *p = place->block + size; p < end; p++) *p = (char)PATTERN;
   place->allocated.count = hak_os_stack(place->allocated.frames, FRAMES);
-  // Release: pairs with the acquires of threads that find it LIVE.
   hak_store_release(&place->state, LIVE);
   hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)hak_os_page_size);
   hak_fetch_add_relaxed(&hak_guard_counts.allocs, 1);

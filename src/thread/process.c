@@ -31,7 +31,7 @@ static void after_fork_in_child(void) {
 
 void hak_process_init_slow(void) {
   uint32_t state = 0;
-  if (!hak_cas_acquire(&hak_process_state, &state, 1)) {
+  if (!hak_cas_acquire(&hak_process_state, &state, 1)) { // nobody stored before: for 2, as below
     // Relaxed: only the thread itself must find its own address.
     if (hak_load_relaxed(&set_up_by) == (uintptr_t)&hak_tls_heap) {
       hak_message("malloc called amid the first malloc's set-up: by a signal handler, or by what "
@@ -39,6 +39,7 @@ void hak_process_init_slow(void) {
       hak_os_abort();
     }
     // Only a program that starts threads before its first malloc gets here.
+    // Acquire: pairs with the release below.
     while (hak_load_acquire(&hak_process_state) != 2) hak_os_yield();
     return;
   }
