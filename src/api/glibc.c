@@ -16,6 +16,7 @@
 #include "thread/first.h"
 #include "thread/guard.h"
 #include "thread/heap.h"
+#include "thread/process.h"
 
 HAK_API_PART(glibc);
 
@@ -135,6 +136,7 @@ enum { // glibc's numbers, malloc.h
 
 // 1: understood and in effect; 0: this heap has no such parameter.
 HAK_EXPORT int mallopt(int parameter, int value) {
+  hak_process_init(); // reads the options
   switch (parameter) {
   // Always so here: a bad free is reported (3) and aborts unless HAKMEM_ABORT=0.
   case M_CHECK_ACTION: return (value & 3) == (hak_option(ABORT) ? 3 : 1);

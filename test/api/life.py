@@ -70,7 +70,8 @@ def constructors_and_destructors(c):
 
 
 def options_before_constructors(c):
-    """The first malloc is in .preinit_array."""
+    """The first malloc is in .preinit_array, and a mallopt before it."""
+    c.run(c.program("preinit"), env={"HAKMEM_ABORT": "0"})
     for arguments in [], ["a"] * 1000:
         _, errors = c.run(c.program("preinit"), *arguments,
                           env={"HAKMEM_OPTIONS": "help", "HAKMEM_LRU_CAP": "17"})
