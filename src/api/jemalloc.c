@@ -6,7 +6,7 @@
 // flags: the logarithm of the alignment in the low six bits (MALLOCX_ALIGN, MALLOCX_LG_ALIGN)
 // and ZERO (MALLOCX_ZERO). Arena and cache numbers above them are ignored: there are none. Unlike
 // in jemalloc, a size of 0 counts as 1, NULL is allowed as in realloc and free, failures set
-// errno = ENOMEM, and sallocx may return more than nallocx did.
+// errno = ENOMEM, and sallocx may return more than nallocx, which returns the requested size.
 
 #include "api/api.h"
 
@@ -14,7 +14,6 @@
 
 #include "core/misuse.h"
 #include "hakmem/hakmem.h"
-#include "pool/l25.h"
 #include "thread/front.h"
 
 HAK_API_PART(jemalloc);
@@ -32,18 +31,12 @@ size_t nallocx(size_t size, int flags);
 
 static size_t alignment_of(int flags) { return (size_t)1 << (flags & LG_ALIGN); }
 
-// The size that mallocx requests, so that a block never has less than nallocx returns: blocks
-// beside a guard page and those of the secure library have no more than was requested.
+// The requested size: malloc and operator new give no more for some requests (the first ones of a
+// process, those beside a guard page, those of the secure library), and programs use the result
+// for blocks of theirs as well. 0 if nothing can have the size or alignment.
 HAK_EXPORT size_t nallocx(size_t size, int flags) {
-  size_t alignment = alignment_of(flags);
-  if ((size | alignment) >= HAK_ADDRESS_END) return 0;
-  if (size == 0) size = 1;
-  if (HAK_SECURE) return size;
-  size_t rounded = size;
-  if (alignment > HAK_SLAB_SIZE) rounded = SIZE_MAX;
-  else if (alignment > HAK_MIN_BLOCK) rounded = hak_aligned_size(size, alignment);
-  return rounded <= HAK_L2_MAX ? hak_class_size(hak_size_class(rounded))
-                               : hak_align_up(size, HAK_L25_GRAIN);
+  if ((size | alignment_of(flags)) >= HAK_ADDRESS_END) return 0;
+  return size ? size : 1;
 }
 
 // Zeroes the usable bytes of p beyond the first from bytes, if flags ask for it.
@@ -98,6 +91,7 @@ HAK_EXPORT void *rallocx(void *p, size_t size, int flags) {
 HAK_EXPORT size_t xallocx(void *p, size_t size, size_t extra, int flags) {
   hak_block_t block;
   if (!p || !hak_front_find(p, "xallocx", &block)) return 0;
+  if (((uintptr_t)p & (alignment_of(flags) - 1)) != 0) return block.usable; // as it would move
   size_t most;
   if (__builtin_add_overflow(size, extra, &most)) most = SIZE_MAX;
   bool between = size <= block.usable && block.usable <= most; // then the block stays as it is
@@ -113,8 +107,8 @@ HAK_EXPORT size_t sallocx(const void *p, HAK_UNUSED int flags) {
 
 HAK_EXPORT void dallocx(void *p, HAK_UNUSED int flags) { hak_front_free(p, "dallocx"); }
 
-// size: the requested one, or the result of nallocx or sallocx, or between them. In the secure
-// library these are the same.
+// size: the requested one, or the result of sallocx, or between them. In the secure library these
+// are the same.
 HAK_EXPORT void sdallocx(void *p, size_t size, HAK_UNUSED int flags) {
   hak_block_t block;
   if (hak_front_free_sized_any(p, size, "sdallocx") || p == NULL) return;

@@ -54,6 +54,21 @@ static void every_size_and_alignment(void **state) {
   }
 }
 
+// gperftools' header describes nallocx by malloc, jemalloc's manual by mallocx: programs may use
+// that many bytes of either's block. The first blocks of the process are among these.
+static void no_more_than_any_block_has(void **state) {
+  (void)state;
+  for (size_t size = 1; size < 5 * MIB; size += 1 + size / 40) {
+    const size_t promised = nallocx(size, 0);
+    assert_true(promised >= size);
+    void *p[4] = {malloc(size), calloc(1, size), mallocx(size, 0), rallocx(NULL, size, 0)};
+    for (size_t i = 0; i < COUNT(p); i++) {
+      assert_true(malloc_usable_size(p[i]) >= promised);
+      free(p[i]);
+    }
+  }
+}
+
 static void sizes_that_nothing_can_have(void **state) {
   (void)state;
   static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 4095, SIZE_MAX / 2 + 1, SIZE_MAX / 2};
@@ -149,16 +164,38 @@ static void resizing_in_place(void **state) {
   sdallocx(p, 66000, 0);
 }
 
+// rallocx would have to move such a block.
+static void no_resizing_of_a_misaligned_block(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(some_sizes); i++) {
+    const size_t size = some_sizes[i];
+    void *p = mallocx(size, 0);
+    const size_t real = sallocx(p, 0);
+    fill(p, real, i);
+    unsigned lg = 4;
+    while ((uintptr_t)p % ((size_t)1 << lg) == 0) lg++;
+    assert_int_equal(xallocx(p, size / 2 + 1, 0, LG_ALIGN(lg)), real);
+    assert_int_equal(xallocx(p, 2 * size, size, LG_ALIGN(lg) | ZERO), real);
+    assert_int_equal(sallocx(p, 0), real);
+    assert_true(filled(p, real, i));
+    const size_t now = xallocx(p, 2 * size, size, LG_ALIGN(lg - 1)); // this alignment it has
+    assert_true(now >= size && now == sallocx(p, 0));
+    dallocx(p, 0);
+  }
+}
+
 int main(void) {
   if (!mallocx) {
     fprintf(stderr, "needs the library\n");
     return 1;
   }
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(no_more_than_any_block_has), // must be the first
       cmocka_unit_test(every_size_and_alignment),
       cmocka_unit_test(sizes_that_nothing_can_have),
       cmocka_unit_test(reallocation),
       cmocka_unit_test(resizing_in_place),
+      cmocka_unit_test(no_resizing_of_a_misaligned_block),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
