@@ -170,8 +170,8 @@ HAK_ALIAS(own_delete_aligned) HAK_WEAK void _ZdlPvSt11align_val_t(void *p, size_
 // The other forms, defined by means of those and of each other: they go straight to the heap
 // if the program has replaced none (OURS), else they do as the standard says.
 
-// Whether it is known that the program has replaced none: set once, at the first call of one of
-// them. Relaxed: what it says has been true since the program was loaded.
+// Whether it is known that the program has replaced none, or calls HAKMEM's by dlsym: set once, at
+// the first call of one of them. Relaxed: what it says has been true since the program was loaded.
 static _Atomic bool ours;
 #define OURS HAK_LIKELY(hak_load_relaxed(&ours))
 

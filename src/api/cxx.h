@@ -41,6 +41,7 @@ typedef struct {
 
 // The forms that the program calls: its own, if it has replaced them (derived.c).
 HAK_INTERNAL extern const hak_cxx_forms_t hak_cxx_public;
+// Whether those are HAKMEM's, or callers mean HAKMEM's all the same.
 HAK_COLD bool hak_cxx_same(const hak_cxx_forms_t *own);
 
 // In new_handler.cpp. False if the handler threw.

@@ -54,9 +54,13 @@ static HAK_COLD void *other_realloc(void *p, size_t count, size_t size) {
   return of_program((uintptr_t)realloc, &known) ? realloc(p, total) : hak_realloc(p, total);
 }
 
-static HAK_COLD void other_free(void *p) {
+static HAK_COLD bool free_is_of_program(void) {
   static _Atomic uint8_t known;
-  if (of_program((uintptr_t)free, &known)) free(p);
+  return of_program((uintptr_t)free, &known);
+}
+
+static HAK_COLD void other_free(void *p) {
+  if (free_is_of_program()) free(p);
   else hak_free(p);
 }
 
@@ -91,7 +95,9 @@ const hak_cxx_forms_t hak_cxx_public = {
     _Znwm,  _Znam,  _ZnwmSt11align_val_t,  _ZnamSt11align_val_t,
     _ZdlPv, _ZdaPv, _ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t};
 
+// Also if this library was loaded by dlopen: the names then refer to the program's own operators
+// or the C++ library's.
 bool hak_cxx_same(const hak_cxx_forms_t *own) {
-  return memcmp(own, &hak_cxx_public, sizeof(*own)) == 0;
+  return memcmp(own, &hak_cxx_public, sizeof(*own)) == 0 || !free_is_of_program();
 }
 #endif

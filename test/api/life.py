@@ -155,6 +155,11 @@ def dlopen_at_run_time(c):
         c.run(c.program("dlopen_host"), c.library, preload=False)
 
 
+def operators_found_at_run_time(c):
+    """Those of a library that C++ programs load by dlopen go together, though the program has its own."""
+    c.run(c.program("dlopen_cxx"), c.library, preload=False)
+
+
 def cxx_loaded_at_run_time(c):
     """operator new fails as in any C++ program, whenever the C++ library was loaded."""
     for plugin in "libcxx_plugin.so", "libcxx_plugin_linked.so":
