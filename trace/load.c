@@ -1,7 +1,7 @@
 // load.c: reads a trace. The chunks are read twice: once to count and check the events, once to
 // put each at the index that its sequence number gives. resolve then turns addresses into block
 // numbers in that order and closes the gaps. The input is not trusted: every length and number is
-// checked first.
+// checked first. The file is copied first, since it may still be recorded and so change.
 //
 // Tables are mapped, not malloc'ed, because replay measures an allocator.
 
@@ -309,6 +309,19 @@ static void resolve(loader_t *l) {
 
 // ---------------------------------------------------------------------------
 
+// A header's count of records is stored after them and copied before them.
+static void *copy(const loader_t *l, int fd, size_t size) {
+  unsigned char *to = table(l, size, 1);
+  for (size_t have = 0; have < size;) {
+    ssize_t n = pread(fd, to + have, size - have, (off_t)have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(l, "%s", strerror(errno));
+    if (n == 0) fail(l, "truncated while it was read");
+    have += (size_t)n;
+  }
+  return to;
+}
+
 trace_t trace_load(const char *program, const char *path) {
   loader_t l = {.program = program, .path = path};
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -317,14 +330,13 @@ trace_t trace_load(const char *program, const char *path) {
   if (!S_ISREG(about.st_mode)) fail(&l, "not a file");
   if (about.st_size == 0) fail(&l, "not a trace: the file is empty");
   l.trace.file_bytes = (uint64_t)about.st_size;
-  l.file = mmap(NULL, l.trace.file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (l.file == MAP_FAILED) fail(&l, "%s", strerror(errno));
+  l.file = copy(&l, fd, l.trace.file_bytes);
   close(fd);
   read_chunks(&l); // checks and counts everything
   l.trace.steps_mapped = (l.numbers + 2) * sizeof *l.trace.steps;
   l.trace.steps = table(&l, l.numbers + 1, sizeof *l.trace.steps);
   read_chunks(&l);
-  munmap((void *)l.file, l.trace.file_bytes);
+  munmap((void *)l.file, l.trace.file_bytes + 1);
   resolve(&l);
   l.file = NULL;
   return l.trace;

@@ -410,6 +410,18 @@ class Damage(TraceTest):
         self.assertEqual(self.summary()["operations"], 2)
         self.assertEqual(self.replay("--check")["ops"], 2)
 
+    def test_a_file_that_is_still_recorded(self) -> None:
+        """What is read is one state of the file, whatever the recorder adds meanwhile."""
+        segment, events = bytes([0, 0, 0, 0]), 20_000
+        later = self.folder / "later"
+        later.write_bytes(self.chunk(segment + b"\1\2\1" * events).ljust(CHUNK, b"\0"))
+        changing = {"preload": BUILD / "test" / "libchanging.so", "NEW_CONTENTS": later, "OLD_FILE": self.trace}
+        for program in ("trace_summary", "replay"):
+            self.trace.write_bytes(self.chunk(segment + b"\1\2\1").ljust(CHUNK, b"\0"))
+            done = self.run_command(BUILD / "bench" / program, self.trace, "--json", **changing)
+            result = json.loads(done.stdout)
+            self.assertEqual(result.get("operations", result.get("ops")), events, program)
+
     def test_a_block_larger_than_the_machine_is_not_replayed(self) -> None:
         self.trace.write_bytes(self.chunk(bytes([0, 0, 0, 0, 1, 2]) + b"\xff" * 6 + b"\x01"))
         self.assertEqual(self.summary()["operations"], 1)
