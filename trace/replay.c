@@ -437,11 +437,11 @@ static void compile(const trace_t *t, uint64_t events) {
 
 // ---------------------------------------------------------------------------
 
-static void refuse_too_much(const bench_t *b, const trace_t *t) {
+static void refuse_too_much(const bench_t *b) {
   uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-  if (t->peak_bytes <= memory / 4 * 3) return;
+  if (live_peak <= memory / 4 * 3) return;
   fprintf(stderr, "replay: %s: %llu MiB are live at once, and replay touches all of it\n", b->file,
-          (unsigned long long)(t->peak_bytes >> 20));
+          (unsigned long long)(live_peak >> 20));
   exit(1);
 }
 
@@ -463,7 +463,6 @@ int main(int argc, char **argv) {
                .file_name = "TRACE"};
   bench_parse(&b, argc, argv);
   trace_t t = trace_load("replay", b.file);
-  refuse_too_much(&b, &t);
   uint64_t events = t.step_count;
   if (args[QUICK].value != 0 && events > QUICK_EVENTS) events = QUICK_EVENTS;
   if (events == 0) {
@@ -471,6 +470,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   compile(&t, events);
+  refuse_too_much(&b);
   trace_unload(&t);
   statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   bool reset = reset_peak();

@@ -389,6 +389,14 @@ class Damage(TraceTest):
     def chunk(self, records: bytes) -> bytes:
         return self.whole[:12] + len(records).to_bytes(4, "little") + self.whole[16:HEADER] + records
 
+    @staticmethod
+    def varint(value: int) -> bytes:
+        data = bytearray()
+        while value >= 0x80:
+            data.append(value & 0x7f | 0x80)
+            value >>= 7
+        return bytes(data) + bytes([value])
+
     def test_records(self) -> None:
         segment = bytes([0, 0, 0, 0])
         for records, message in (
@@ -425,6 +433,15 @@ class Damage(TraceTest):
     def test_a_block_larger_than_the_machine_is_not_replayed(self) -> None:
         self.trace.write_bytes(self.chunk(bytes([0, 0, 0, 0, 1, 2]) + b"\xff" * 6 + b"\x01"))
         self.assertEqual(self.summary()["operations"], 1)
+        done = self.run_command(BUILD / "bench" / "replay", self.trace, status=1)
+        self.assertIn("are live at once", done.stderr)
+
+    def test_what_quick_leaves_out_may_be_larger(self) -> None:
+        pairs, giant = b"\1\2\1\5\0" + b"\1\0\1\5\0" * 9_999, b"\1\2" + b"\xff" * 6 + b"\x01"
+        chunks = [self.chunk(bytes([0, 0]) + number + b"\0" + pairs).ljust(CHUNK, b"\0")
+                  for number in (self.varint(20_000 * i) for i in range(10))]
+        self.trace.write_bytes(b"".join(chunks) + self.chunk(bytes([0, 0]) + self.varint(200_000) + b"\0" + giant))
+        self.assertEqual(self.replay("--quick")["ops"], 200_000)
         done = self.run_command(BUILD / "bench" / "replay", self.trace, status=1)
         self.assertIn("are live at once", done.stderr)
 
