@@ -92,6 +92,7 @@ HAK_EXPORT old_info_t mallinfo(void) {
                       .uordblks = fit(i.uordblks),
                       .fordblks = fit(i.fordblks)};
 }
+HAK_ALIAS(mallinfo) old_info_t __libc_mallinfo(void);
 
 HAK_EXPORT int malloc_trim(size_t pad) { return hak_trim(pad); }
 
@@ -148,6 +149,7 @@ HAK_EXPORT int mallopt(int parameter, int value) {
   default: return 0;
   }
 }
+HAK_ALIAS(mallopt) int __libc_mallopt(int parameter, int value);
 
 #endif
 

@@ -248,7 +248,8 @@ static const char *const exported[] = {
     "aligned_alloc", "memalign", "valloc", "pvalloc", "malloc_usable_size", "free_sized",
     "free_aligned_sized", "mallinfo", "mallinfo2", "malloc_trim", "malloc_stats", "malloc_info",
     "mallopt", "__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free",
-    "__libc_memalign", "__libc_valloc", "__libc_pvalloc", "__posix_memalign",
+    "__libc_memalign", "__libc_valloc", "__libc_pvalloc", "__libc_mallinfo", "__libc_mallopt",
+    "__posix_memalign",
     // operator new and new[]: plain, nothrow, aligned, aligned nothrow
     "_Znwm", "_ZnwmRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnwmSt11align_val_tRKSt9nothrow_t",
     "_Znam", "_ZnamRKSt9nothrow_t", "_ZnamSt11align_val_t", "_ZnamSt11align_val_tRKSt9nothrow_t",

@@ -46,6 +46,8 @@
 #define __libc_memalign fuzz___libc_memalign
 #define __libc_valloc fuzz___libc_valloc
 #define __libc_pvalloc fuzz___libc_pvalloc
+#define __libc_mallinfo fuzz___libc_mallinfo
+#define __libc_mallopt fuzz___libc_mallopt
 #define __posix_memalign fuzz___posix_memalign
 
 // operator new and delete, and their array forms.
