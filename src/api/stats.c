@@ -290,24 +290,19 @@ static bool uses_stderr(void) {
   return hak_option_text(STATS_FILE) ? json && tables() : wanted();
 }
 
-// Programs may close stderr before they end, for example those that check it for errors.
+// Programs may close stderr before they end, for example those that check it for errors, and its
+// number may then be another file's.
 static int kept = -1; // another descriptor for stderr
-static hak_os_file_t kept_file;
 
 __attribute__((constructor(101))) static void keep_stderr(void) {
   hak_process_init();
   if (hak_option_text(STATS_FILE) && !wanted())
     hak_warning("HAKMEM_STATS_FILE is not written without HAKMEM_STATS");
-  if (uses_stderr() && hak_os_file(2, &kept_file)) kept = hak_os_duplicate(2);
+  if (uses_stderr() && hak_is_first_stderr(2)) kept = hak_os_duplicate(2);
 }
 
 static int stderr_or_kept(void) {
-  hak_os_file_t file;
-  if (hak_os_file(2, &file)) return 2;
-  // The program may have closed that too, and its number may now be another file's.
-  bool ours = kept >= 0 && hak_os_file(kept, &file) && file.device == kept_file.device &&
-              file.inode == kept_file.inode;
-  return ours ? kept : -1;
+  return hak_is_first_stderr(2) ? 2 : hak_is_first_stderr(kept) ? kept : -1;
 }
 
 void hak_stats_at_exit(void) {

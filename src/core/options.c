@@ -197,7 +197,7 @@ void hak_options_report(void) {
   }
   const char *request = hak_option_text(OPTIONS);
   if (!request) return;
-  if (hak_is(request, "help", 0)) hak_options_help(2);
+  if (hak_is(request, "help", 0)) hak_options_help(hak_message_fd);
   else hak_warning("%sOPTIONS=%s is not help; ignored", prefix, request);
 }
 

@@ -4,6 +4,19 @@
 
 #include "os/os.h"
 
+int hak_message_fd = 2;
+static hak_os_file_t first_stderr;
+
+void hak_print_init(void) {
+  if (!hak_os_file(2, &first_stderr)) hak_message_fd = -1;
+}
+
+bool hak_is_first_stderr(int fd) {
+  hak_os_file_t file;
+  return hak_message_fd >= 0 && fd >= 0 && hak_os_file(fd, &file) &&
+         file.device == first_stderr.device && file.inode == first_stderr.inode;
+}
+
 static void put(hak_print_t *out, char c) {
   if (out->used == sizeof out->text) hak_print_flush(out);
   out->text[out->used++] = c;
@@ -60,7 +73,7 @@ void hak_print(hak_print_t *out, const char *format, ...) {
 }
 
 void hak_message(const char *format, ...) {
-  hak_print_t out = {.fd = 2};
+  hak_print_t out = {.fd = hak_message_fd};
   va_list args;
   hak_print(&out, "hakmem: ");
   va_start(args, format);

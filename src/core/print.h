@@ -20,6 +20,14 @@ void hak_print_flush(hak_print_t *out);
 // Writes the digits of value and a NUL so that they end at end; returns their start.
 const char *hak_print_number(char *end, uint64_t value, unsigned base);
 
+// Remembers the file that stderr is at the start of the process.
+void hak_print_init(void);
+// Where messages go: 2. Or -1, nowhere, if stderr was closed at the start, because 2 is then the
+// number of the first file that the program opens.
+HAK_INTERNAL extern int hak_message_fd;
+// Whether fd is the file that stderr was at the start.
+bool hak_is_first_stderr(int fd);
+
 // "hakmem: ..." and a newline to stderr in one write.
 HAK_COLD void hak_message(const char *format, ...);
 // The same unless HAKMEM_QUIET=1.

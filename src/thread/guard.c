@@ -55,7 +55,7 @@ static place_t *place_at(const void *p) {
 }
 
 static void print_stack(const char *title, const trace_t *stack, const char *own) {
-  hak_print_t out = {.fd = 2};
+  hak_print_t out = {.fd = hak_message_fd};
   hak_print(&out, "  %s:\n", title);
   unsigned shown = 0;
   for (unsigned i = 0; i < stack->count; i++) {

@@ -46,6 +46,7 @@ void hak_process_init_slow(void) {
   hak_store_relaxed(&set_up_by, (uintptr_t)&hak_tls_heap);
   process_id = hak_os_pid();
   hak_os_init();
+  hak_print_init();
   hak_options_init();
   hak_seal_init();
   hak_superslab_init();

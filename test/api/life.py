@@ -383,6 +383,25 @@ def stats_of_a_program_that_closes_stderr(c):
     check(os.path.getsize(own) == 0, "statistics in the program's file")
 
 
+def stderr_that_is_the_programs_own_file(c):
+    own = os.path.join(c.folder, "own")
+
+    def run(how, wrap="", **env):
+        _, err = c.run(c.program("hello"), how, own, env=env, wrap=wrap)
+        with open(own, encoding="utf-8") as f:
+            text = f.read()
+        check(text == "data", "in the program's file:", repr(text))
+        return err
+
+    _consistent(json.loads(run("own", HAKMEM_STATS="json")))
+    for text in {"HAKMEM_STATS": "1", "HAKMEM_WARM_POOL_STATS": "1"}, {"HAKMEM_OPTIONS": "help"}:
+        run("own-bad", wrap='exec "$@" 2>&-', HAKMEM_ABORT="0", HAKMEM_STAT="1", **text)
+    file = os.path.join(c.folder, "stats.json")
+    run("own", wrap='exec "$@" 2>&-', HAKMEM_STATS="json", HAKMEM_STATS_FILE=file)
+    with open(file, encoding="utf-8") as f:
+        _consistent(json.load(f))
+
+
 def stats_go_to_a_file(c):
     pattern = os.path.join(c.folder, "stats-%p-%p.json")
     for _ in range(2):
