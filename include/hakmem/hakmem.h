@@ -128,7 +128,8 @@ typedef struct hak_stats {
 HAK_API bool hak_stats_get(hak_stats_t *out, size_t size);
 
 // Prints the statistics as text (json = false) or as one JSON object to file
-// descriptor fd. Allocates nothing; write errors are ignored.
+// descriptor fd. Allocates nothing. A write error ends the output; so does a non-blocking
+// descriptor that takes nothing for two seconds.
 HAK_API void hak_stats_print(int fd, bool json);
 
 // True if p lies in memory that HAKMEM uses for blocks: in a live block, or elsewhere in

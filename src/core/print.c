@@ -23,7 +23,7 @@ static void put(hak_print_t *out, char c) {
 }
 
 void hak_print_flush(hak_print_t *out) {
-  hak_os_write(out->fd, out->text, out->used);
+  if (!out->failed) out->failed = !hak_os_write(out->fd, out->text, out->used);
   out->used = 0;
 }
 

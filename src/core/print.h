@@ -5,10 +5,12 @@
 
 #include "core/options.h"
 
-// Collects text and writes it to fd in few system calls (one if it fits). Lives
+// Collects text and writes it to fd in few system calls (one if it fits); nothing
+// more after a write that failed, so that the text has an end but no holes. Lives
 // on the caller's stack; not shared between threads.
 typedef struct {
   int fd;
+  bool failed;
   uint32_t used;
   char text[500];
 } hak_print_t;

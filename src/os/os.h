@@ -69,8 +69,9 @@ bool hak_os_is_address_limit(int pid, int resource);
 // The environment (NULL-terminated); NULL if not available yet or the process is setuid.
 char **hak_os_environ(void);
 
-// Writes the whole buffer to a file descriptor; gives up on errors.
-void hak_os_write(int fd, const char *text, size_t length);
+// Writes the whole buffer to a file descriptor; gives up on errors, and where a non-blocking one
+// takes nothing for a while. False if something was not written.
+bool hak_os_write(int fd, const char *text, size_t length);
 int hak_os_open_write(const char *path); // create and truncate; -1 on error
 int hak_os_open_read(const char *path);
 long hak_os_read(int fd, char *buffer, size_t size);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -318,18 +319,31 @@ bool hak_os_read_text(const char *path, char *text, size_t size) {
   return n > 0;
 }
 
+// Waits until fd takes more; false after the time until, for its reader may have stopped for good.
+static bool wait_for_room(int fd, uint64_t until) {
+  uint64_t now = hak_os_clock_ms(), rest = now < until ? until - now : 0;
+  struct timespec time = {(time_t)(rest / 1000), (long)(rest % 1000 * 1000000)};
+  struct pollfd room = {.fd = fd, .events = POLLOUT};
+  return rest > 0 && (syscall(SYS_ppoll, &room, 1, &time, NULL, 0) > 0 || errno == EINTR);
+}
+
 // A closed pipe and a file that may not grow are errors like others: the thread gets no signal for
 // them, except one that was already pending.
-void hak_os_write(int fd, const char *text, size_t length) {
+bool hak_os_write(int fd, const char *text, size_t length) {
   KEEP_ERRNO;
+  enum { PATIENCE_MS = 2000 };
   const uint64_t ours = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1);
   const struct timespec no_time = {0, 0};
-  uint64_t before = 0, pending = 0;
+  uint64_t before = 0, pending = 0, until = 0;
   bool blocked = syscall(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, sizeof before) == 0;
   syscall(SYS_rt_sigpending, &pending, sizeof pending);
   while (length > 0) {
     ssize_t n = syscall(SYS_write, fd, text, length);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) {
+      if (until == 0) until = hak_os_clock_ms() + PATIENCE_MS;
+      if (wait_for_room(fd, until)) continue;
+    }
     if (n <= 0) break;
     text += n;
     length -= (size_t)n;
@@ -338,6 +352,7 @@ void hak_os_write(int fd, const char *text, size_t length) {
   if (length > 0 && blocked && (errno == EPIPE || errno == EFBIG))
     syscall(SYS_rt_sigtimedwait, &taken, NULL, &no_time, sizeof taken);
   if (blocked) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+  return length == 0;
 }
 
 void hak_os_random(void *p, size_t size) {

@@ -77,6 +77,50 @@ static void messages(void **state) {
   assert_string_equal(read_pipe(), "hakmem: this is 1\nhakmem: beware\nhakmem: errors are\n");
 }
 
+static void *read_late(void *unused) {
+  nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+  read_pipe();
+  return unused;
+}
+
+// A non-blocking descriptor takes a part of what is written, then nothing until somebody reads.
+static void slow_reader(void **state) {
+  (void)state;
+  open_pipe();
+  fcntl(pipe_ends[1], F_SETFL, O_NONBLOCK);
+  fcntl(pipe_ends[1], F_SETPIPE_SZ, 4096);
+  hak_print_t out = {.fd = dup(pipe_ends[1])};
+  pthread_t reader;
+  assert_int_equal(pthread_create(&reader, NULL, read_late, NULL), 0);
+  for (uint64_t i = 0; i < sizeof got / 8 - 1; i++) hak_print(&out, "%8u", i);
+  hak_print_flush(&out);
+  close(out.fd);
+  pthread_join(reader, NULL);
+  assert_int_equal(strlen(got), sizeof got - 8);
+  for (uint64_t i = 0; i < sizeof got / 8 - 1; i++) assert_int_equal(strtoull(got + 8 * i, NULL, 10), i);
+}
+
+// What no longer gets through ends the text: nothing follows, also once there is room again.
+static void no_reader(void **state) {
+  (void)state;
+  static char text[1 << 20], first[1 << 20];
+  memset(text, 'x', sizeof text - 1);
+  open_pipe();
+  fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK);
+  fcntl(pipe_ends[1], F_SETFL, O_NONBLOCK);
+  fcntl(pipe_ends[1], F_SETPIPE_SZ, 4096);
+  hak_print_t out = {.fd = pipe_ends[1]};
+  hak_print(&out, "%s", text); // more than the pipe holds
+  assert_true(read(pipe_ends[0], first, sizeof first) > 0);
+  hak_print(&out, "%s", text);
+  hak_print_flush(&out);
+  while (read(pipe_ends[0], first, sizeof first) > 0) continue;
+  hak_print(&out, "the end");
+  hak_print_flush(&out);
+  fcntl(pipe_ends[0], F_SETFL, 0);
+  assert_string_equal(read_pipe(), "");
+}
+
 static void errno_is_kept(void **state) {
   (void)state;
   hak_print_t out = {.fd = -1};
@@ -92,6 +136,8 @@ int main(void) {
     cmocka_unit_test(widths),
     cmocka_unit_test(longer_than_the_buffer),
     cmocka_unit_test(messages),
+    cmocka_unit_test(slow_reader),
+    cmocka_unit_test(no_reader),
     cmocka_unit_test(errno_is_kept),
   };
   return RUN(tests);
