@@ -67,6 +67,4 @@ __attribute__((constructor(101))) static void start(void) {
   hak_pressure_init();
   hak_guard_start();
   hak_background_start();
-  // Threads do not survive fork. Must not run before the handlers of wrappers of pthread_create.
-  pthread_atfork(NULL, NULL, hak_background_start);
 }

@@ -12,7 +12,8 @@ void hak_process_init_slow(void);
 void hak_process_fit(size_t limit);
 
 // Starts the helper thread (HAKMEM_BACKGROUND). Not from inside an allocation: starting a thread
-// allocates.
+// allocates. So not in the child of a fork either, whose parent may have called fork in a signal
+// handler that interrupted an allocation.
 void hak_background_start(void);
 
 // Initialises options, OS and registry, before the first block. Safe at any time, from any thread,

@@ -81,7 +81,12 @@ def options_before_constructors(c):
 def first_to_look_after_a_fork(c):
     """The child's heap is repaired before other libraries' handlers may allocate in it."""
     out, _ = c.run(c.program("atfork"))
-    check(out == "1 of 2\n", out)  # the other one starts the helper thread
+    check(out == "1 of 1\n", out)
+
+
+def helper_thread_and_fork(c):
+    """It is there before main; a child has one thread, since starting another allocates."""
+    c.run(c.program("life"), "fork_with_helper", env={"HAKMEM_BACKGROUND": "1"})
 
 
 def main_exits_as_a_thread(c):

@@ -3,9 +3,11 @@
 
 #include "../testing.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 bool ctor_lib_intact(void);
 
@@ -175,6 +177,28 @@ static int closed_stdio(void) {
   return status_wanted = 0;
 }
 
+static unsigned count_threads(void) {
+  unsigned count = 0;
+  DIR *folder = opendir("/proc/self/task");
+  for (struct dirent *e; folder && (e = readdir(folder)) != NULL;) count += e->d_name[0] != '.';
+  if (folder) closedir(folder);
+  return count;
+}
+
+// HAKMEM_BACKGROUND=1.
+static int fork_with_helper(void) {
+  CHECK(access("/proc/self/task", R_OK) != 0 || count_threads() == 2);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    exercise(1);
+    _exit(count_threads() <= 1 ? 0 : 1);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  return status_wanted = 0;
+}
+
 static int empty_environment(void) {
   CHECK(environ == NULL || environ[0] == NULL);
   exercise(1);
@@ -194,6 +218,7 @@ int main(int argc, char **argv) {
   CASE(no_keys_left);
   CASE(closed_stdio);
   CASE(empty_environment);
+  CASE(fork_with_helper);
   if (argc > 2 && strcmp(name, "load_and_unload") == 0) return load_and_unload(argv[2]);
   return 2;
 }
