@@ -3,7 +3,8 @@
 // Linking with libhakmem (or preloading it) replaces malloc and its whole
 // family. The hak_* twins below behave exactly like the standard functions of
 // the same name and may be mixed with them freely: a block from hak_malloc may
-// be given to free and the other way round.
+// be given to free and the other way round. Not so where the library was loaded
+// by dlopen, which replaces nothing: blocks then go back to whom they came from.
 //
 // All functions are thread-safe, also before main, in destructors of thread-local
 // objects, in atexit handlers and in the child of a fork. None is async-signal-safe (as
