@@ -6,6 +6,7 @@
 #include "core/options.h"
 #include "core/pressure.h"
 #include "os/os.h"
+#include "superslab/pool_index.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
@@ -816,16 +817,40 @@ static void full_ones_are_not_searched(void) {
 }
 ISOLATED(full_ones_are_not_searched)
 
-// After fork the index is rebuilt from the free masks: every free slab is found, none is lost.
+// After fork the index is rebuilt from the free masks: every free slab is found, none is lost, and
+// no memory counts as zero. fork may have copied each page of these at another time.
 static void rebuild(void) {
+  enum { LAST_SET = HAK_BAND_LAST };
   begin();
   hak_slab_t *slabs[200];
   for (unsigned i = 0; i < COUNT(slabs); i++) slabs[i] = acquire(16);
   for (unsigned i = 0; i < COUNT(slabs); i += 3) hak_pool_release(slabs[i], 16);
-  uint32_t count = hak_superslab_count();
+  uint32_t count = hak_superslab_count(), full = 0;
   uint64_t bytes = committed();
+  CHECK(count > 64 && count <= 128); // two groups of the index
+  // The summary is older than the second group: it lacks all bits of the group.
+  hak_index_group_t *groups = hak_index_groups, saved = groups[1];
+  for (uint32_t number = 64; number < count; number++)
+    if (free_mask(number) == 0) full = number;
+  CHECK(full != 0);
+  for (unsigned k = 0; k <= LAST_SET; k++) groups[1].set[k] = UINT64_C(1) << full % 64;
+  hak_index_publish(full);
+  for (unsigned k = 0; k <= LAST_SET; k++) groups[1].set[k] = saved.set[k];
+  CHECK_EQUAL(hak_index_find(0, HAK_BAND_ANY, 64), 0);
+  // The first group is older than the masks, and from a time when a SuperSlab had no memory.
+  for (unsigned k = 0; k <= LAST_SET; k++) groups[0].set[k] = 0;
+  uint32_t number = hak_superslab_number(slabs[0]);
+  CHECK(free_mask(number) != 0);
+  hak_pool_add_cold(number);
+  for (uint32_t i = 1; i < count; i++) hak_registry.superslabs[i].dirty = 0;
   hak_pool_rebuild();
-  for (unsigned i = 0; i < COUNT(slabs); i += 3) mark(acquire(16), 16, 0, 1);
+  CHECK(!hak_index_has(HAK_INDEX_COLD, number));
+  for (uint32_t i = 1; i < count; i++) CHECK_EQUAL(hak_registry.superslabs[i].dirty, UINT32_MAX);
+  for (unsigned i = 0; i < COUNT(slabs); i += 3) {
+    hak_slab_t *slab = acquire(16);
+    mark(slab, 16, 0, 1);
+    CHECK(!slab->zeroed);
+  }
   CHECK_EQUAL(hak_superslab_count(), count);
   CHECK_EQUAL(committed(), bytes);
 }
