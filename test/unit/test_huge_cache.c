@@ -643,6 +643,37 @@ static void child_has_its_own(void) {
 }
 ISOLATED(child_has_its_own)
 
+// fork may have copied the sums and the list of refused mappings at other times than the places:
+// the child counts anew, and leaves refused mappings alone.
+static void child_counts_anew(void) {
+  set_up(64 * MIB);
+  char *refused = alloc(2 * MIB), *p = alloc(4 * MIB);
+  CHECK(refused != NULL && p != NULL && hak_huge_free(refused));
+  hak_os_fault(HAK_FAULT_UNMAP, 0, false);
+  hak_huge_cache_trim(0);
+  hak_os_fault(0, 0, false);
+  CHECK(mapped(refused) && kept() == 0);
+  CHECK(hak_huge_free(p));
+  CHECK_EQUAL(kept(), 4 * MIB);
+  for (int falsely = -1; falsely <= 1; falsely++) {
+    pid_t child = fork();
+    if (child == 0) {
+      hak_mapped.cached_bytes += (uint64_t)(falsely * 2 * (int64_t)MIB);
+      hak_huge_cache_after_fork();
+      CHECK_EQUAL(kept(), 4 * MIB);
+      CHECK_EQUAL(hak_huge_cache_trim(0), 4 * MIB);
+      CHECK_EQUAL(kept(), 0);
+      CHECK(!mapped(p) && mapped(refused));
+      _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  hak_huge_cache_trim(0);
+  CHECK(!mapped(p) && !mapped(refused));
+}
+ISOLATED(child_counts_anew)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(freed_mappings_serve_again),
@@ -667,6 +698,7 @@ int main(void) {
     ISOLATED_TEST(refused_unmaps_take_turns),
     ISOLATED_TEST(threads_share_it),
     ISOLATED_TEST(child_has_its_own),
+    ISOLATED_TEST(child_counts_anew),
   };
   return RUN(tests);
 }
