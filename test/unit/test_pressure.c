@@ -81,6 +81,15 @@ static void version_1(void) {
   CHECK_EQUAL(limit(), 200000000);
 }
 
+static void version_1_in_a_container(void) {
+  put("/proc/self/cgroup", "4:memory:/docker/x\n");
+  put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "300000000\n");
+  CHECK_EQUAL(limit(), 300000000);
+  // Where the group is visible its own limit counts alone, as the limits above it do so anyway.
+  put("/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
+  CHECK_EQUAL(limit(), UINT64_MAX);
+}
+
 static void nonsense(void) {
   char text[4000];
   memset(text, 'x', sizeof text - 1);
@@ -137,6 +146,7 @@ ISOLATED(nothing_there)
 ISOLATED(version_2)
 ISOLATED(version_2_in_a_container)
 ISOLATED(version_1)
+ISOLATED(version_1_in_a_container)
 ISOLATED(nonsense)
 ISOLATED(the_option_comes_first)
 ISOLATED(many_lines)
@@ -145,7 +155,8 @@ ISOLATED(pressure)
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(nothing_there), TEST(version_2), TEST(version_2_in_a_container), TEST(version_1),
-      TEST(nonsense), TEST(the_option_comes_first), TEST(many_lines), TEST(pressure),
+      TEST(version_1_in_a_container), TEST(nonsense), TEST(the_option_comes_first), TEST(many_lines),
+      TEST(pressure),
   };
   return RUN(tests);
 }
