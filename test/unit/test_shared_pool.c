@@ -288,16 +288,69 @@ static void idle_ones_go_in_parts(void) {
     hak_os_sleep_ms(1050);
     CHECK(evicted_by_tend() > PART && committed() == 4);
   }
-  // One release does not give back all that are too many since the limit has fallen either.
-  hak_option(LRU_CAP) = SUPERSLABS;
-  for (unsigned i = 0; i < COUNT(halves); i++) halves[i] = acquire(16);
-  for (unsigned i = 0; i < COUNT(halves) - 2; i++) hak_pool_release(halves[i], 16);
-  hak_option(LRU_CAP) = 4;
-  uint64_t before = hak_pool_counts.evict;
-  for (unsigned i = COUNT(halves) - 2; i < COUNT(halves); i++) hak_pool_release(halves[i], 16);
-  CHECK(hak_pool_counts.evict - before <= 1 + PART);
 }
 ISOLATED(idle_ones_go_in_parts)
+
+// One release does not give back all that are too many since the limit has fallen either.
+static void a_fallen_limit_in_parts(void) {
+  begin();
+  hak_option(LRU_CAP) = SUPERSLABS;
+  static hak_slab_t *halves[2 * SUPERSLABS];
+  for (unsigned i = 0; i < COUNT(halves); i++) halves[i] = acquire(16);
+  for (unsigned i = 0; i < COUNT(halves) - 1; i++) hak_pool_release(halves[i], 16);
+  CHECK_EQUAL(hak_pool_counts.evict, 0);
+  hak_option(LRU_CAP) = 4;
+  hak_pool_release(halves[COUNT(halves) - 1], 16);
+  CHECK_EQUAL(hak_pool_counts.evict, 1 + PART); // its own SuperSlab, and a part
+  for (unsigned left = SUPERSLABS - 1 - PART; left > 4;) {
+    hak_pool_release(acquire(16), 16);
+    left = left > 4 + 1 + PART ? left - 1 - PART : 4;
+    CHECK_EQUAL(committed(), left);
+  }
+}
+ISOLATED(a_fallen_limit_in_parts)
+
+// The number of empty SuperSlabs to keep is halved for each second without a regret.
+static void calm_halves_the_limit(void) {
+  begin();
+  hak_option(LRU_CAP) = 4;
+  swing(30);
+  hak_os_sleep_ms(1050);
+  unsigned first = hak_pool_keep_now();
+  CHECK(first >= 15 && first > hak_pool_kept());
+  hak_os_sleep_ms(1050);
+  CHECK_EQUAL(hak_pool_keep_now(), first / 2);
+}
+ISOLATED(calm_halves_the_limit)
+
+// A sweep purges slabs that were free at the sweep before, unless they are few in a SuperSlab.
+static void idle_slabs_go(void) {
+  enum { IDLE_SLABS = 4 };
+  begin();
+  hak_option(PURGE) = 0; // no purge at the release
+  hak_slab_t *many[2], *few[3];
+  for (unsigned i = 0; i < 2; i++) many[i] = acquire(16);
+  few[0] = acquire(16), few[1] = acquire(16 - IDLE_SLABS), few[2] = acquire(IDLE_SLABS);
+  CHECK_EQUAL(hak_superslab_number(many[0]), hak_superslab_number(many[1]));
+  for (unsigned i = 1; i < 3; i++)
+    CHECK_EQUAL(hak_superslab_number(few[0]), hak_superslab_number(few[i]));
+  hak_pool_release(many[1], 16);
+  hak_pool_release(few[2], IDLE_SLABS - 1);
+  hak_option(PURGE) = 2;
+  CHECK(hak_pool_tend()); // the first call sweeps
+  CHECK_EQUAL(hak_pool_counts.purged, 0);
+  hak_os_sleep_ms(1050);
+  CHECK(hak_pool_tend());
+  CHECK_EQUAL(hak_pool_counts.purged, 16);
+  hak_pool_release(few[2] + IDLE_SLABS - 1, 1);
+  hak_os_sleep_ms(1050);
+  CHECK(hak_pool_tend());
+  CHECK_EQUAL(hak_pool_counts.purged, 16); // three have been idle for longer, the fourth has not
+  hak_os_sleep_ms(1050);
+  CHECK(hak_pool_tend());
+  CHECK_EQUAL(hak_pool_counts.purged, 16 + IDLE_SLABS);
+}
+ISOLATED(idle_slabs_go)
 
 // Idle SuperSlabs, being evicted, and others in use whose free slabs have pages.
 enum { GOING = 400, HELD = 64, KEPT = 4 };
@@ -941,6 +994,9 @@ int main(void) {
     ISOLATED_TEST(refused_evictions),
     ISOLATED_TEST(many_refused_evictions),
     ISOLATED_TEST(idle_ones_go_in_parts),
+    ISOLATED_TEST(a_fallen_limit_in_parts),
+    ISOLATED_TEST(calm_halves_the_limit),
+    ISOLATED_TEST(idle_slabs_go),
     ISOLATED_TEST(a_part_has_an_end),
     ISOLATED_TEST(a_sweep_goes_on_meanwhile),
     ISOLATED_TEST(a_long_sweep),
