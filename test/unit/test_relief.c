@@ -171,6 +171,26 @@ static void not_if_switched_off(void) {
 }
 BOTH(not_if_switched_off, 12000)
 
+// Heaps whose inbox others must leave alone: the thread vanished in a fork, or many threads come by.
+static void not_of_such_heaps(void) {
+  for (unsigned which = 0; which < 3; which++) {
+    set_up();
+    hak_heap_t *mine = hak_tls_heap;
+    if (which == 0) hak_store_relaxed(&mine->state, HAK_HEAP_DEAD);
+    if (which == 1) hak_store_relaxed(&mine->nursery, true);
+    if (which == 2) hak_store_relaxed(&mine->common, true);
+    by_another(NONE);
+    hak_relief_all(NULL);
+    hak_store_relaxed(&mine->state, HAK_HEAP_ATTACHED);
+    hak_store_relaxed(&mine->nursery, false);
+    hak_store_relaxed(&mine->common, false);
+    CHECK_EQUAL(heaps_stat(HAK_STAT_relief), 0);
+    CHECK_EQUAL(slabs_of(mine), SLABS);
+    nothing_is_left();
+  }
+}
+BOTH(not_of_such_heaps, 12000)
+
 // Slabs too few for a look go with a trim.
 static void *others_trim(void *unused) {
   free_all_but(NONE);
@@ -259,8 +279,8 @@ BOTH(while_it_works, 2000)
 int main(void) {
   const struct CMUnitTest tests[] = {
       BOTH_TESTS(of_a_sleeper),        BOTH_TESTS(in_any_order), BOTH_TESTS(not_while_in_use), ISOLATED_TEST(few_runs_again),
-      BOTH_TESTS(not_if_switched_off), BOTH_TESTS(by_trim),      BOTH_TESTS(while_it_looks),
-      BOTH_TESTS(while_it_works),
+      BOTH_TESTS(not_if_switched_off), BOTH_TESTS(not_of_such_heaps), BOTH_TESTS(by_trim),
+      BOTH_TESTS(while_it_looks),      BOTH_TESTS(while_it_works),
   };
   return RUN(tests);
 }
