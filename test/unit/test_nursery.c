@@ -9,10 +9,12 @@
 #include "os/os.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
+#include "thread/commons.h"
 #include "thread/heap.h"
 #include "thread/nursery.h"
 #include "thread/orphan.h"
 #include "thread/process.h"
+#include "thread/remote.h"
 
 enum { THREADS = 40, BLOCKS = 24 };
 static pthread_barrier_t barrier;
@@ -343,6 +345,41 @@ static void takes_in_no_slabs(void) {
 }
 ISOLATED(takes_in_no_slabs)
 
+// Nor for what threads gave away: a block of a size that the request was rounded up to would not
+// be known as such.
+static void *allocate_and_free_sized(void *unused) {
+  void *p[2 * BLOCKS];
+  for (unsigned i = 0; i < COUNT(p); i++) CHECK(in_nursery(p[i] = hak_malloc(10)));
+  for (unsigned i = 0; i < COUNT(p); i++) hak_free_sized(p[i], 10);
+  return unused;
+}
+static void takes_in_no_given_slabs(void) {
+  enum { SIZE = HAK_CACHE_LINE - HAK_TAIL, SLABS = 3 };
+  static void *given[SLABS * HAK_SLAB_SIZE / HAK_CACHE_LINE];
+  set_up(0);
+  hak_option(COMMONS) = 1;
+  hak_option(REMOTE_PENDING) = 0;
+  hak_option(FULL_MARK) = 8;
+  hak_tls_heap->others = HAK_OTHERS_ENOUGH; // as if others freed this thread's blocks
+  for (unsigned i = 0; i < COUNT(given); i++) CHECK((given[i] = hak_malloc(SIZE)) != NULL);
+  hak_heap_t *common = hak_slab_owner(hak_slab_lookup(given[0]));
+  CHECK(hak_load_relaxed(&common->common));
+  unsigned commons = 0;
+  for (unsigned i = 0; i < COUNT(given); i++) commons += hak_slab_owner(hak_slab_lookup(given[i])) == common;
+  CHECK(commons > COUNT(given) / SLABS);
+  for (unsigned i = 0; i < COUNT(given); i += 2) hak_free(given[i]);
+  hak_remote_flush(hak_tls_heap);
+  hak_option(NURSERY) = 1000000;
+  unit_in_thread(allocate_and_free_sized, NULL);
+  for (unsigned i = 1; i < COUNT(given); i += 2) {
+    CHECK(!in_nursery(given[i]));
+    hak_free(given[i]);
+  }
+  heaps_let_go();
+  CHECK_EQUAL(stats_now().live_blocks, 0);
+}
+ISOLATED(takes_in_no_given_slabs)
+
 // The program does not notice what a request was rounded up to.
 static void *resize_and_free_sized(void *unused) {
   (void)unused;
@@ -519,6 +556,7 @@ int main(void) {
     ISOLATED_TEST(keeps_the_nursery),
     ISOLATED_TEST(nobody_waits),
     ISOLATED_TEST(takes_in_no_slabs),
+    ISOLATED_TEST(takes_in_no_given_slabs),
     ISOLATED_TEST(sizes_are_those_asked_for),
     ISOLATED_TEST(orphans_first),
     ISOLATED_TEST(orphans_are_tidied),
