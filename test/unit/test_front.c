@@ -412,18 +412,23 @@ static void slow_paths_tick(void) {
 }
 ISOLATED(slow_paths_tick)
 
-// A load that takes no slow path any more still gives back what an earlier one left.
-static void hits_are_noticed_of(size_t pairs) {
+// A load that swings leaves empty SuperSlabs.
+static void leave_empty_ones(void) {
   enum { BLOCKS = 200, SWINGS = 20, SIZE = 500000 };
-  if (hak_option(PURGE) < 2 || EMULATED) return;
-  if (pairs > HAK_TINY_MAX && hak_option(L2_RING_CAP) == 0) return; // each pair takes a slow path
-  hak_option(NURSERY) = 0;
   hak_option(LRU_CAP) = 2;
   static void *p[BLOCKS];
   for (unsigned swing = 0; swing < SWINGS; swing++) {
     for (unsigned i = 0; i < BLOCKS; i++) CHECK((p[i] = hak_malloc(SIZE)) != NULL);
     for (unsigned i = 0; i < BLOCKS; i++) hak_free(p[i]);
   }
+}
+
+// A load that takes no slow path any more still gives back what an earlier one left.
+static void hits_are_noticed_of(size_t pairs) {
+  if (hak_option(PURGE) < 2 || EMULATED) return;
+  if (pairs > HAK_TINY_MAX && hak_option(L2_RING_CAP) == 0) return; // each pair takes a slow path
+  hak_option(NURSERY) = 0;
+  leave_empty_ones();
   void *other = hak_malloc(pairs); // its slab or run is in front from now on
   hak_free(hak_malloc(pairs));
   uint64_t refills = hak_tls_heap->classes[hak_size_class(pairs + HAK_TAIL)].refills, waited = 0;
@@ -443,6 +448,18 @@ ISOLATED(hits_are_noticed)
 static void hits_of_a_ring_are_noticed(void) { hits_are_noticed_of(3000); }
 ISOLATED(hits_of_a_ring_are_noticed)
 
+// So does one that uses huge blocks alone, which no heap has.
+static void huge_blocks_are_noticed(void) {
+  hak_option(NURSERY) = 0;
+  leave_empty_ones();
+  for (unsigned waited = 0; hak_mapped.superslab_bytes > 16 * MIB && waited < 20000; waited++) {
+    hak_free(hak_malloc(2 * MIB));
+    hak_os_sleep_ms(1);
+  }
+  CHECK(hak_mapped.superslab_bytes <= 16 * MIB);
+}
+ISOLATED(huge_blocks_are_noticed)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(grown_by_steps),
@@ -458,6 +475,7 @@ int main(void) {
     ISOLATED_TEST(refills_bring_batches),
     ISOLATED_TEST(hits_are_noticed),
     ISOLATED_TEST(hits_of_a_ring_are_noticed),
+    ISOLATED_TEST(huge_blocks_are_noticed),
   };
   return RUN(tests);
 }
