@@ -179,9 +179,21 @@ static void handler(int number) {
   siglongjmp(back, 1);
 }
 
+// One that wants to know more about the signal.
+static int number_wanted;
+static char *place_wanted;
+static void handler_of_info(int number, siginfo_t *info, void *context) {
+  NEED(number == number_wanted && ++handled == 1);
+  NEED(info->si_signo == number && info->si_addr == place_wanted && context);
+  siglongjmp(back, 1);
+}
+
 static void before_all(int argc, char **argv, char **environment) {
   (void)environment;
   struct sigaction action = {.sa_handler = handler, .sa_flags = SA_NODEFER | (int)SA_RESETHAND};
+  struct sigaction info = {.sa_sigaction = handler_of_info, .sa_flags = SA_SIGINFO};
+  if (argc == 2 && strcmp(argv[1], "info_of_overflow") == 0) sigaction(SIGSEGV, &info, NULL);
+  if (argc == 2 && strcmp(argv[1], "info_of_bus") == 0) sigaction(SIGBUS, &info, NULL);
   if (argc != 2 || strncmp(argv[1], "handler", 7) != 0) return;
   sigaddset(&action.sa_mask, SIGUSR1);
   sigaction(SIGSEGV, &action, NULL);
@@ -202,6 +214,34 @@ static void handler_twice(void) {
   sink = *(volatile char *)hide((char *)4096); // SA_RESETHAND
 }
 
+static void info_of(int number, char *place) {
+  number_wanted = number;
+  place_wanted = place;
+  if (sigsetjmp(back, 1) == 0) sink = *hide(place);
+  NEED(handled == 1);
+}
+
+static void info_of_overflow(void) {
+  char *p = at_end(512);
+  size_t size = malloc_usable_size(p);
+  EXPECT("overflow: address %p lies 0 bytes behind the %zu-byte block at %p", (void *)(p + size),
+         size, (void *)p);
+  info_of(SIGSEGV, p + size);
+}
+
+static char *behind_a_file(void) {
+  int fd = memfd_create("empty", MFD_CLOEXEC);
+  char *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  NEED(fd >= 0 && page != MAP_FAILED);
+  return page;
+}
+static void info_of_bus(void) { info_of(SIGBUS, behind_a_file()); }
+static void bus(void) { sink = *hide(behind_a_file()); }
+
+// Signals that were sent end the process as well: no access is retried after them.
+static void sent_segv(void) { NEED(kill(getpid(), SIGSEGV) == 0); }
+static void sent_bus(void) { NEED(kill(getpid(), SIGBUS) == 0); }
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
@@ -209,7 +249,9 @@ int main(int argc, char **argv) {
   } cases[] = {{"use_after_free", use_after_free}, {"overflow", overflow},
                {"underflow", underflow}, {"overflow_by_a_little", overflow_by_a_little},
                {"double_free", double_free}, {"wrong_size", wrong_size}, {"refused_page", refused_page}, {"not_moved", not_moved}, {"no_misuse", no_misuse},
-               {"handler_once", handler_once}, {"handler_twice", handler_twice}};
+               {"handler_once", handler_once}, {"handler_twice", handler_twice},
+               {"info_of_overflow", info_of_overflow}, {"info_of_bus", info_of_bus}, {"bus", bus},
+               {"sent_segv", sent_segv}, {"sent_bus", sent_bus}};
   setvbuf(stdout, output, _IOFBF, sizeof output);
   for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
     if (strcmp(argv[1], cases[i].name) == 0) return cases[i].run(), 0;
