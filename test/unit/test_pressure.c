@@ -6,6 +6,9 @@
 
 #include "core/options.h"
 #include "core/pressure.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "thread/heap.h"
 #include "thread/process.h"
 
 static char root[] = "/tmp/unit_pressure_XXXXXX";
@@ -141,6 +144,20 @@ static void pressure(void) {
   CHECK_EQUAL(hak_pressure(), 0);
 }
 
+// The helper thread asks all heaps to give back what they keep while there is pressure.
+static void helper_under_pressure(void) {
+  hak_free(hak_malloc(1));
+  put("/proc/pressure/memory", "some avg10=0.99 avg60=0.00 avg300=0.00 total=1\n");
+  hak_option(BACKGROUND) = 1;
+  limit();
+  hak_background_start();
+  hak_os_sleep_ms(1200); // it looks once a second
+  CHECK(!hak_heap_reclaim_asked(hak_tls_heap));
+  put("/proc/pressure/memory", "some avg10=1.00 avg60=0.00 avg300=0.00 total=1\n");
+  for (unsigned i = 0; i < 600 && !hak_heap_reclaim_asked(hak_tls_heap); i++) hak_os_sleep_ms(100);
+  CHECK(hak_heap_reclaim_asked(hak_tls_heap));
+}
+
 #define TEST(name) {#name, name##_isolated, fresh, gone, NULL}
 ISOLATED(nothing_there)
 ISOLATED(version_2)
@@ -151,12 +168,13 @@ ISOLATED(nonsense)
 ISOLATED(the_option_comes_first)
 ISOLATED(many_lines)
 ISOLATED(pressure)
+ISOLATED(helper_under_pressure)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(nothing_there), TEST(version_2), TEST(version_2_in_a_container), TEST(version_1),
       TEST(version_1_in_a_container), TEST(nonsense), TEST(the_option_comes_first), TEST(many_lines),
-      TEST(pressure),
+      TEST(pressure), TEST(helper_under_pressure),
   };
   return RUN(tests);
 }
