@@ -427,6 +427,26 @@ def stats_file_that_cannot_be_written(c):
     check(err.startswith("hakmem: ") and "/proc/no/such/place" in err, repr(err))
 
 
+def stats_that_nobody_reads(c):
+    """A closed pipe ends no program that only wrote its statistics."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([c.program("hello")], env={"LD_PRELOAD": c.library, "HAKMEM_STATS": "1"},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=writer,
+                              timeout=LIMIT)
+    finally:
+        os.close(writer)
+    check(done.returncode == 0 and done.stdout == b"hello, world\n", done)
+
+
+def stats_file_that_may_not_grow(c):
+    path = os.path.join(c.folder, "stats.json")
+    c.run(c.program("hello"), env={"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": path},
+          wrap='ulimit -f 0; exec "$@"')
+    check(os.path.getsize(path) == 0, os.path.getsize(path))
+
+
 def stats_file_without_stats(c):
     path = os.path.join(c.folder, "unwanted")
     check(_hello(c, HAKMEM_STATS_FILE=path) == "hakmem: HAKMEM_STATS_FILE is not written without HAKMEM_STATS\n", "silent")
@@ -455,6 +475,17 @@ def stats_after_threads_and_work(c):
         stats = json.load(f)
     _consistent(stats)
     check(stats["allocs"] >= 60000 and stats["live_blocks"] < 100, stats)
+
+
+def memory_limit_of_a_process(c):
+    """Near the limit nothing is kept, though the load has shown that it needs it again."""
+    path = os.path.join(c.folder, "stats.json")
+    c.run(c.program("life"), "swinging", env={"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": path,
+                                              "HAKMEM_MEMORY_LIMIT": "64M"})
+    with open(path, encoding="utf-8") as f:
+        stats = json.load(f)
+    _consistent(stats)
+    check(stats["counters"]["superslab_evict"] > 0 and stats["superslab_bytes"] <= 64 << 20, stats)
 
 
 def names_and_values_are_matched_whole(c):

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -37,6 +38,8 @@ static void exercise(uint64_t seed) {
 // Runs last of the program's own code: the status stays good only if these checks hold.
 __attribute__((destructor(101))) static void after_all(void) {
   if (status_wanted) return;
+  sigset_t now; // the program's, whichever thread this runs in
+  CHECK(pthread_sigmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGUSR1) == 0);
   for (size_t i = 0; i < COUNT(early); i++) {
     CHECK(filled(early[i], i * 300, i));
     free(early[i]);
@@ -205,6 +208,20 @@ static int empty_environment(void) {
   return status_wanted = 0;
 }
 
+// A load that swings between nothing and 100 MiB.
+static int swinging(void) {
+  enum { SIZE = 20000, SWINGS = 20 };
+  static char *block[100 * MIB / SIZE];
+  for (unsigned i = 0; i < SWINGS; i++) {
+    for (size_t k = 0; k < COUNT(block); k++) {
+      CHECK(block[k] = malloc(SIZE));
+      memset(block[k], 1, SIZE);
+    }
+    for (size_t k = 0; k < COUNT(block); k++) free(block[k]);
+  }
+  return status_wanted = 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return 2;
   name = argv[1];
@@ -219,6 +236,7 @@ int main(int argc, char **argv) {
   CASE(closed_stdio);
   CASE(empty_environment);
   CASE(fork_with_helper);
+  CASE(swinging);
   if (argc > 2 && strcmp(name, "load_and_unload") == 0) return load_and_unload(argv[2]);
   return 2;
 }
