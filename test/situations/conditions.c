@@ -24,16 +24,19 @@ static bool limit(size_t what, size_t value) {
   return true;
 }
 
-// The call fails with that error; with advice >= 0 only if its third argument is that.
+// The call fails with that error, or ends the process; with advice >= 0 only if its third argument
+// is that.
+#define KILLS 0xffff
 static bool refuse(size_t call, size_t error_and_advice) {
   int advice = (int)(error_and_advice >> 16) - 1;
   uint32_t error = (uint32_t)error_and_advice & 0xffff;
+  uint32_t action = error == KILLS ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | error;
   struct sock_filter any[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 3),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)advice, 0, advice >= 0 ? 1 : 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, action),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   struct sock_fprog program = {COUNT(any), any};
@@ -204,6 +207,7 @@ static const struct {
     {"prctl_enosys", refuse, SYS_prctl, ENOSYS, true},
     {"sysinfo_eperm", refuse, SYS_sysinfo, EPERM, true},
     {"openat_eacces_later", refuse, SYS_openat, EACCES, false},
+    {"openat_kills_later", refuse, SYS_openat, KILLS, false},
     {"clock_gettime_eperm", refuse, SYS_clock_gettime, EPERM, true},
     {"mlock_future", lock_all, MCL_FUTURE, 0, false},
     {"mlock_onfault", lock_all, MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT, 0, false},

@@ -342,6 +342,18 @@ static void memory_goes_back(size_t a, size_t b) {
   }
 }
 
+// Where it is not known whether blocks are used in full they get no huge pages.
+static void hardly_used(size_t size, size_t blocks) {
+  void **p = calloc(blocks, sizeof *p);
+  size_t before = rss_kib();
+  for (int round = 0; round < 8; round++) {
+    for (size_t i = 0; i < blocks; i++) CHECK(p && (p[i] = malloc(size))), *(char *)p[i] = 1;
+    CHECK(rss_kib() < before + 16 * KIB);
+    for (size_t i = 0; i < blocks; i++) free(p[i]);
+  }
+  free(p);
+}
+
 #define UNDER(condition, run, a, b) {#run "_" condition, run, a, b, condition}
 
 // Only read, write and the end of the thread are left: a thread that has freed small blocks
@@ -406,6 +418,7 @@ const case_t limits_cases[] = {
     UNDER("no_new_code", threads_work, 4, 0),
     UNDER("populate_read_einval", all_work, 1, 0),
     UNDER("getrusage_enosys", all_work, 1, 0),
+    UNDER("getrusage_enosys", hardly_used, 4 * MIB, 64),
     UNDER("madvise_enosys", all_work, 1, 0),
     UNDER("madvise_einval", threads_work, 4, 0),
     UNDER("madvise_enomem", all_work, 1, 0),
@@ -439,6 +452,7 @@ const case_t limits_cases[] = {
     UNDER("sysinfo_eperm", all_work, 1, 0),
     UNDER("clock_gettime_eperm", all_work, 1, 0),
     UNDER("openat_eacces_later", all_work, 1, 0),
+    UNDER("openat_kills_later", all_work, 1, 0),
     UNDER("mlock_future", little_is_locked, 128 * KIB, 0),
     UNDER("mlock_onfault", little_is_locked, 128 * KIB, 0),
     UNDER("mlock_future", threads_work, 4, 0),

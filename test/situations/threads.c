@@ -220,6 +220,7 @@ static void *counted_work(void *argument) {
 }
 
 static void short_threads(size_t number, size_t detached) {
+  if (sit_long) number *= 25;
   size_t before = 0;
   for (size_t i = 0; i < number; i++) {
     if (i == number / 4) before = exact_rss_kib();
