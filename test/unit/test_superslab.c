@@ -11,6 +11,7 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 static char *memory_of(uint32_t number) {
   return (char *)hak_registry.superslabs[number].base;
@@ -455,6 +456,52 @@ static void fits_beside_threads(void) {
 }
 ISOLATED(fits_beside_threads)
 
+// Fitting reads the limit once more amid its work: then amid_fit is called, once.
+static void (*amid_fit)(void);
+int limit_of(int resource, struct rlimit *limit) __asm__("getrlimit");
+int limit_of(int resource, struct rlimit *limit) {
+  void (*call)(void) = amid_fit;
+  amid_fit = NULL;
+  if (call) call();
+  return (int)syscall(SYS_prlimit64, 0, resource, NULL, limit);
+}
+
+static bool fitted;
+static void note(void) { fitted = true; }
+static void fit_and_note(void) {
+  fitted = false;
+  amid_fit = note;
+  hak_superslab_fit(SIZE_MAX);
+  amid_fit = NULL;
+}
+static void fork_and_fit(void) {
+  pid_t pid = fork();
+  if (pid == 0) {
+    fit_and_note();
+    _exit(fitted ? 0 : 1);
+  }
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+// One fits at a time, and none waits for ever for the other; the child of a thread that forks
+// meanwhile does not wait at all.
+static void one_fits_at_a_time(void) {
+  hak_process_init();
+  CHECK(hak_superslab_acquire(false) != 0);
+  alarm(100); // instead of for ever
+  fit_and_note();
+  if (!fitted) return; // nothing is reserved
+  amid_fit = fit_and_note;
+  hak_superslab_fit(SIZE_MAX);
+  CHECK(!fitted);
+  amid_fit = fork_and_fit;
+  hak_superslab_fit(SIZE_MAX);
+  fit_and_note();
+  CHECK(fitted);
+}
+ISOLATED(one_fits_at_a_time)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(lookup_of_every_slab),
@@ -473,6 +520,7 @@ int main(void) {
     ISOLATED_TEST(fits_beside_threads),
     ISOLATED_TEST(fits_beside_threads),
     ISOLATED_TEST(fits_beside_threads),
+    ISOLATED_TEST(one_fits_at_a_time),
   };
   return RUN(tests);
 }
