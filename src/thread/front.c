@@ -13,6 +13,7 @@
 #include "thread/letter.h"
 #include "thread/nursery.h"
 #include "thread/remote.h"
+#include "thread/scarce.h"
 #include "thread/sparse.h"
 #include "thread/warm.h"
 
@@ -76,8 +77,8 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   if ((slab = acquire(heap, c)) != NULL) return slab;
   hak_heap_set_front(heap, c, &hak_slab_none);
   hak_heap_reclaim_all(heap, 0); // out of memory: the memory that is kept may suffice
-  if ((slab = hak_warm_take(heap, c)) != NULL) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
-  else if ((slab = acquire(heap, c)) == NULL) hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
+  if (!(slab = hak_scarce_take(heap, c)) && !(slab = acquire(heap, c)))
+    hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
 }
 

@@ -17,7 +17,7 @@
 // hak_heap_retire_replaced, hak_heap_mark_full, hak_heap_turn; src/thread/front.c: refill,
 // free_tiny, put_l2, alloc_l2; src/thread/warm.c: hak_warm_take; src/thread/ring.c: forget_oldest,
 // hak_ring_push_all; src/thread/sparse.c: hak_sparse_add, hak_sparse_leave, waited;
-// src/thread/commons.c: give; src/superslab/slab.[ch]: hak_slab_collect, hak_slab_leave_active,
+// src/thread/commons.c: give; src/thread/scarce.c: has_unseen; src/superslab/slab.[ch]: hak_slab_collect, hak_slab_leave_active,
 // hak_slab_settle.
 //
 // Checked: only the thread that has set QUEUED or popped a slab posts it, so it is in one inbox at
@@ -288,6 +288,10 @@ inline acquire(x) {                                    // hak_slab_init
     free[x] = EVERY; front = x + 1 }
 }
 
+inline bring_unseen(x) {                               // has_unseen: cas_acq_rel(&slab->local, ..)
+  d_step { place[x] == FULL && owner[x] == 0 && free[x] -> assert(used[x]); bring_back(x) }
+}
+
 proctype thread() {
   byte s, o, list, top, got;
   bit is_full;
@@ -301,6 +305,8 @@ proctype thread() {
   :: alloc_by_hint(0)
   :: forget_hint(0)
   :: waited(0)
+#else
+  :: bring_unseen(0)
 #endif
   :: local_free(0)
   :: drain(0); skip
@@ -308,6 +314,7 @@ proctype thread() {
   :: acquire(0)
 #if SLABS == 2
   :: local_free(1)
+  :: bring_unseen(1)
   :: activate(1)
   :: acquire(1)
 #endif
@@ -390,7 +397,8 @@ inline take() {
 #endif
     sent[s] = 0; queued[s] = 0
   };
-  d_step {                                             // hak_slab_clear, hak_pool_release_with
+  d_step {                                             // exchange_acq_rel(&slab->local, NULL),
+                                                       // hak_slab_clear, hak_pool_release_with
     assert(used[s] && with[s] == _pid && !busy[s] && has[s] == 0 && sent[s] == 0);
     with[s] = NOBODY; used[s] = 0
   }

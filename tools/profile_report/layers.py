@@ -44,7 +44,7 @@ TABLE = [(re.compile(file), re.compile(function), layer) for file, function, lay
     (r"thread/front\.c", r"put_l2.*|free_l2|hak_front_free_other", "front"),
     (r"thread/front\.c", r".*(l2|l25|huge).*", "large"),
     (r"thread/front\.c", r"hak_front_slab_event|hak_front_free_.*|free_tiny|free_block", "heap"),
-    (r"thread/front\.c", r".*", "refill"),
+    (r"thread/(front|scarce)\.c", r".*", "refill"),
     (r"superslab/slab\.c", r"hak_slab_collect|collect_tiny", "remote"),
     (r"superslab/(slab|trim)\.c", r".*", "refill"),
     (r"thread/remote\.[ch]", r".*", "remote"),

@@ -1,0 +1,39 @@
+#include "thread/scarce.h"
+
+#include "superslab/slab.h"
+#include "thread/warm.h"
+
+// Whether the slab, which may be anybody's, is a FULL tiny one of heap's with a block on a list.
+static bool has_unseen(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
+  hak_heap_t *owner = hak_load_relaxed(&slab->local);
+  if (owner != heap || hak_slab_kind(slab) != HAK_KIND_TINY || hak_slab_class(slab) != c ||
+      hak_slab_place(slab) != HAK_PLACE_FULL || hak_slab_live_tiny(slab) >= hak_classes[c].capacity)
+    return false;
+  // Release: pairs with the acquire in take (relief.c). If relief has the slab, or will, this fails,
+  // or what was read above are heap's own words: then it is stable, as its blocks are not all live.
+  return hak_cas_acq_rel(&slab->local, &owner, heap);
+}
+
+// FULL slabs are in no list, and a tiny one comes back only when some of its blocks are free. So
+// all slabs are looked at; makes those PARTIAL that have a free block.
+static void bring_all_back(hak_heap_t *heap, unsigned c) {
+  if (hak_warm_slabs(heap, c) == 0) return;
+  for (uint32_t number = 1, end = hak_superslab_count(); number < end; number++) {
+    // Relaxed: heap's own slabs are not free.
+    uint32_t used = ~(uint32_t)hak_load_relaxed(&hak_registry.superslabs[number].free_mask);
+    for (; used != 0; used &= used - 1) {
+      hak_slab_t *slab = hak_slab_at((number << HAK_SLABS_SHIFT) + hak_low_bit(used));
+      if (has_unseen(heap, slab, c)) hak_heap_bring_back(heap, slab);
+    }
+  }
+}
+
+hak_slab_t *hak_scarce_take(hak_heap_t *heap, unsigned c) {
+  hak_slab_t *slab = hak_warm_take(heap, c);
+  if (!slab && c < HAK_TINY_CLASSES) {
+    bring_all_back(heap, c);
+    slab = hak_warm_take(heap, c);
+  }
+  if (slab) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
+  return slab;
+}

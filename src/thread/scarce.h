@@ -1,0 +1,15 @@
+// scarce.h: where a request looks when the system gives no more memory: free blocks that a refill
+// would not find. Everything here may take long, and runs only after hak_heap_reclaim_all.
+//
+// Tests: test/unit/test_scarce.c.
+
+#ifndef HAK_THREAD_SCARCE_H
+#define HAK_THREAD_SCARCE_H
+
+#include "thread/heap.h"
+
+// Returns a usable slab of the class, now in front, where there was none. NULL: no free block of
+// the class is within reach (owner).
+HAK_COLD hak_slab_t *hak_scarce_take(hak_heap_t *heap, unsigned size_class);
+
+#endif
