@@ -48,7 +48,7 @@ static bool map(size_t size, unsigned at, bool gaps, hak_claim_t *claim) {
   bool fills = !HAK_SECURE && !gaps && hak_fill_allowed(HAK_SUPERSLAB_SIZE) &&
                hak_fill_expected(&fill, HAK_SUPERSLAB_SIZE);
   if (!hak_pool_map(hak_l25_slabs(size), at, fills, claim)) return false;
-  if (!fills && !hak_load_relaxed(&fill.sample))
+  if (!fills && claim->source == HAK_FROM_MAP && !hak_load_relaxed(&fill.sample))
     hak_fill_sample(&fill, hak_slab_start(claim->slab), size);
   return true;
 }

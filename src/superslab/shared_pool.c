@@ -16,7 +16,7 @@
 hak_pool_counts_t hak_pool_counts;
 
 // In each band, a search for a run looks at so many SuperSlabs without room, to find one in
-// which the run fits closely (docs/decisions/0022-runs.md).
+// which the run fits closely (docs/decisions/0022-runs.md). All are looked at before ENOMEM.
 #define LOOKS 16u
 
 static _Atomic uint32_t empty_low;   // lowest empty_count since the last look for idle ones
@@ -252,9 +252,16 @@ static void committed_one(void) {
   }
 }
 
+// There is no memory for another SuperSlab: looks at all, as a search may have passed over a run.
+HAK_COLD static bool find_anywhere(unsigned n, unsigned more, hak_claim_t *claim) {
+  for (uint32_t number = 1, end = hak_superslab_count(); number < end; number++)
+    if (claim_in(number, n, more, claim)) return true;
+  return false;
+}
+
 bool hak_pool_map(unsigned n, unsigned more, bool fills, hak_claim_t *claim) {
   uint32_t number = hak_superslab_acquire(fills);
-  if (!number) return false;
+  if (!number) return find_anywhere(n, more, claim);
   committed_one();
   uint32_t bits = choose(HAK_ALL_FREE, n, more);
   took(number, bits, n, claim);

@@ -24,7 +24,8 @@ typedef struct {
 // hak_pool_at(step), none are, and the slab or run begins at a multiple of step slabs. The
 // zeroed flag of a slab (of a run: of its first slab) says that the memory reads as zero.
 // find: from SuperSlabs that have memory: the fullest HOT ones first, then draining ones, then
-// empty ones; false: no room. map: from a new SuperSlab; false: out of memory.
+// empty ones; false: no room. map: from a new SuperSlab or, without memory for one, from any with
+// room, as find does not look at all; false: out of memory.
 bool hak_pool_find(unsigned n, unsigned more, hak_claim_t *claim);
 // The mask of the slabs of a SuperSlab at multiples of step, which is 2, 4, 8 or 16.
 HAK_INLINE uint32_t hak_pool_at(unsigned step) { return UINT32_MAX / ((1u << step) - 1); }

@@ -156,6 +156,28 @@ static void a_small_swing_too(void) {
 }
 ISOLATED(a_small_swing_too)
 
+// A search for a run passes over most SuperSlabs that have room for half of it. Where there is no
+// memory for another one, all are looked at.
+static void room_that_is_hard_to_find(void) {
+  enum { RUN = 10, OTHERS = 30, RUN_OF_THOSE = 8 }; // they have as many free slabs, in two runs
+  begin();
+  hak_slab_t *halves[2 * (OTHERS + 1)];
+  for (unsigned i = 0; i < COUNT(halves); i++) halves[i] = acquire(16);
+  for (unsigned i = 0; i < OTHERS; i++) {
+    hak_pool_release(halves[2 * i], RUN_OF_THOSE);
+    hak_pool_release(halves[2 * i + 1], RUN - RUN_OF_THOSE);
+  }
+  hak_slab_t *room = halves[2 * OTHERS];
+  hak_pool_release(room, RUN);
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+  hak_source_t source;
+  CHECK(pool_acquire(RUN + 1, &source) == NULL);
+  CHECK(pool_acquire(RUN, &source) == room);
+  CHECK_EQUAL(source, HAK_FROM_POOL);
+  CHECK(pool_acquire(RUN, &source) == NULL);
+}
+ISOLATED(room_that_is_hard_to_find)
+
 // With little in use little is kept; but a load that swings between nothing and little is learnt.
 static void a_share_of_what_is_in_use(void) {
   hak_process_init();
@@ -986,6 +1008,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(runs_of_every_length),
     ISOLATED_TEST(sources_and_results),
+    ISOLATED_TEST(room_that_is_hard_to_find),
     cmocka_unit_test(cache_of_every_size),
     ISOLATED_TEST(a_swinging_load_is_learnt),
     ISOLATED_TEST(a_small_swing_too),
