@@ -194,8 +194,10 @@ static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
   return NULL;
 }
 
-// exact: only a block of the size's own class will do, as it is aligned as the size is.
-static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
+// NOT_LENT: borrow found none. OWN: only a block of the size's own class is aligned as the size is.
+typedef enum { ANY, NOT_LENT, OWN } want_t;
+
+static void *alloc_l2(hak_heap_t *heap, size_t size, want_t want, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
   if (ring->count) return hak_front_pop_hint(ring, false);
@@ -207,9 +209,13 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, bool exact, bool *zeroed) {
     hak_tend(heap);       // a thread may live on those alone; this may retire the run in front
     slab = heap->l2[c - HAK_TINY_CLASSES];
     if (ring->count == 0 && hak_load_relaxed(&slab->mask) == 0) {
-      void *borrowed = exact ? NULL : borrow(heap, c, zeroed);
+      void *borrowed = want == ANY ? borrow(heap, c, zeroed) : NULL;
       if (borrowed) return borrowed;
-      if (!(slab = refill(heap, c)) && ring->count == 0) return NULL;
+      if (!(slab = refill(heap, c)) && ring->count == 0) {
+        if (want == OWN) return NULL;
+        if (!(slab = hak_scarce_lender(heap, c))) return hak_scarce_slab(heap, size, zeroed);
+        ring = slab->ring;
+      }
     }
     // Also blocks that a reclaim took from quarantine.
     if (ring->count) return hak_front_pop_hint(ring, false);
@@ -260,7 +266,7 @@ static void *hand_out(void *p, HAK_UNUSED size_t size) {
   return p;
 }
 
-HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
+HAK_NOINLINE static void *alloc_any(size_t size, want_t want, bool *zeroed) {
   if (HAK_UNLIKELY(size > HAK_SIZE_MAX - HAK_TAIL)) return NULL;
   if (HAK_UNLIKELY(hak_guard_is_on())) {
     void *guarded = hak_guard_alloc(size);
@@ -273,7 +279,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
   size_t total = size + HAK_TAIL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) total = hak_nursery_takes(total);
   if (total <= HAK_TINY_MAX) p = alloc_tiny(heap, total);
-  else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, exact, zeroed);
+  else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, want, zeroed);
   else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, 1, zeroed);
   else p = alloc_huge(heap, total, 1, zeroed);
   hak_heap_leave(heap);
@@ -282,61 +288,61 @@ HAK_NOINLINE static void *alloc_any(size_t size, bool exact, bool *zeroed) {
 
 HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zeroed) {
   hak_slab_t *next = !hak_guard_is_on() ? hak_heap_turn(hak_tls_heap, front) : NULL;
-  return HAK_LIKELY(next) ? hand_out(hak_front_pop(next), size) : alloc_any(size, false, zeroed);
+  return HAK_LIKELY(next) ? hand_out(hak_front_pop(next), size) : alloc_any(size, ANY, zeroed);
 }
 
-static void *alloc_unaligned(size_t size, bool exact, bool *zeroed);
+static void *alloc_unaligned(size_t size, want_t want, bool *zeroed);
 
 // Opens the mail first: blocks that others sent may be in the ring then.
-HAK_NOINLINE static void *alloc_after_mail(size_t size, bool exact, bool *zeroed) {
+HAK_NOINLINE static void *alloc_after_mail(size_t size, want_t want, bool *zeroed) {
   hak_tend(hak_tls_heap); // a thread may live on such blocks alone
   hak_letter_open_all(hak_tls_heap);
-  return alloc_unaligned(size, exact, zeroed);
+  return alloc_unaligned(size, want, zeroed);
 }
 
 // Short path for an empty ring where the run in front, or a class above, has a free block.
-static void *alloc_above_tiny(size_t size, bool exact, bool *zeroed) {
-  if (!hak_size_is_l2(size + HAK_TAIL) || hak_guard_is_on()) return alloc_any(size, exact, zeroed);
+static void *alloc_above_tiny(size_t size, want_t want, bool *zeroed) {
+  if (!hak_size_is_l2(size + HAK_TAIL) || hak_guard_is_on()) return alloc_any(size, want, zeroed);
   hak_heap_t *heap = hak_tls_heap;
-  if (hak_load_relaxed(&heap->mail) != NULL) return alloc_after_mail(size, exact, zeroed);
+  if (hak_load_relaxed(&heap->mail) != NULL) return alloc_after_mail(size, want, zeroed);
   unsigned c = hak_size_class_l2(size + HAK_TAIL);
   hak_ring_t *ring = &heap->ring[c];
   hak_slab_t *slab = heap->l2[c];
   uint64_t mask = hak_load_relaxed(&slab->mask);
-  if (mask == 0 && ring->count == 0 && !exact && hak_load_relaxed(&heap->inbox) == 0) {
+  if (mask == 0 && ring->count == 0 && want == ANY && hak_load_relaxed(&heap->inbox) == 0) {
     void *p = heap != &hak_heap_none ? borrow(heap, c + HAK_TINY_CLASSES, zeroed) : NULL;
-    return p ? hand_out(p, size) : alloc_any(size, true, zeroed);
+    return p ? hand_out(p, size) : alloc_any(size, NOT_LENT, zeroed);
   }
-  if (mask == 0 || ring->count != 0) return alloc_any(size, exact, zeroed);
+  if (mask == 0 || ring->count != 0) return alloc_any(size, want, zeroed);
   ring->missed = true;
   return hand_out(take_l2(heap, ring, slab, mask, zeroed), size);
 }
 
 void *hak_front_alloc(size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
-  if (size > HAK_TINY_MAX - HAK_TAIL) return alloc_above_tiny(size, false, zeroed);
+  if (size > HAK_TINY_MAX - HAK_TAIL) return alloc_above_tiny(size, ANY, zeroed);
   hak_slab_t *front = hak_tls_heap->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
   // By I1 a front with that many live blocks has no free block anywhere; hak_slab_none has fewer.
   bool used_up = hak_slab_live_tiny(front) == front->capacity;
-  return used_up ? alloc_turned(front, size, zeroed) : alloc_any(size, false, zeroed);
+  return used_up ? alloc_turned(front, size, zeroed) : alloc_any(size, ANY, zeroed);
 }
 
-static void *alloc_unaligned(size_t size, bool exact, bool *zeroed) {
+static void *alloc_unaligned(size_t size, want_t want, bool *zeroed) {
   void *p = size <= HAK_TINY_MAX - HAK_TAIL ? hak_front_hit(size) : hak_front_hit_l2(size);
   if (HAK_LIKELY(p != NULL)) return p;
-  return exact && size > HAK_TINY_MAX - HAK_TAIL ? alloc_above_tiny(size, true, zeroed)
-                                                 : hak_front_alloc(size, zeroed);
+  return want == OWN && size > HAK_TINY_MAX - HAK_TAIL ? alloc_above_tiny(size, OWN, zeroed)
+                                                       : hak_front_alloc(size, zeroed);
 }
 
 void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   if (zeroed) *zeroed = false;
-  if (alignment <= HAK_MIN_BLOCK) return alloc_unaligned(size, false, zeroed);
+  if (alignment <= HAK_MIN_BLOCK) return alloc_unaligned(size, ANY, zeroed);
   if (size > HAK_SIZE_MAX - HAK_TAIL) return NULL;
   size_t total = size + HAK_TAIL;
   // Guarded blocks of the rounded size are aligned as well: they end where a page ends.
   size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_aligned_size(total, alignment) : SIZE_MAX;
   if (rounded <= HAK_L2_MAX)
-    return hand_out(alloc_unaligned(rounded - HAK_TAIL, true, zeroed), size);
+    return hand_out(alloc_unaligned(rounded - HAK_TAIL, OWN, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap) && !(heap = hak_heap_enter_again())) return NULL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) hak_nursery_takes(total);

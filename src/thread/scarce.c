@@ -1,6 +1,9 @@
 #include "thread/scarce.h"
 
+#include "core/options.h"
+#include "pool/l25.h"
 #include "superslab/slab.h"
+#include "thread/ring.h"
 #include "thread/warm.h"
 
 // Whether the slab, which may be anybody's, is a FULL tiny one of heap's with a block on a list.
@@ -36,4 +39,34 @@ hak_slab_t *hak_scarce_take(hak_heap_t *heap, unsigned c) {
   }
   if (slab) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
   return slab;
+}
+
+// Like borrow (front.c), but from PARTIAL runs too: what was in rings and in front before the
+// reclaim is there now.
+hak_slab_t *hak_scarce_lender(hak_heap_t *heap, unsigned c) {
+  unsigned end = c + 1 + (unsigned)hak_option(L2_BORROW); // sized frees accept no more
+  if (end > HAK_CLASSES) end = HAK_CLASSES;
+  while (++c < end) {
+    const hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
+    hak_slab_t *slab = hak_heap_front(heap, c);
+    if (ring->count != 0) {
+      slab = hak_hint_slab(ring->hint[ring->count - 1]);
+    } else if (hak_load_relaxed(&slab->mask) == 0) {
+      hak_heap_retire(heap, slab);
+      slab = hak_scarce_take(heap, c);
+    }
+    if (!slab) continue;
+    hak_heap_count_stat(heap, HAK_STAT_l2_borrow, 1);
+    hak_slab_set_roomy(slab);
+    return slab;
+  }
+  return NULL;
+}
+
+void *hak_scarce_slab(hak_heap_t *heap, size_t size, bool *zeroed) {
+  hak_claim_t got;
+  if (!hak_pool_find(1, 0, &got)) return NULL;
+  if (zeroed) *zeroed = got.slab->zeroed;
+  hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
+  return hak_l25_make(got.slab, size, false);
 }

@@ -81,9 +81,82 @@ static void blocks_of_full_slabs(void) {
 }
 ISOLATED(blocks_of_full_slabs)
 
+// Takes back what each step-th block had, with blocks of another size. Returns how many there were.
+static unsigned replace(unsigned n, unsigned step, size_t size, size_t by) {
+  to_free.n = n, to_free.step = step;
+  free_some(NULL);
+  unsigned got = 0;
+  for (unsigned i = 0; i < n; i += step) {
+    char *p = got % 2 ? hak_calloc(1, by) : hak_malloc(by);
+    if (got % 2 && p) CHECK(all_zero(p, by));
+    blocks[i] = p;
+    if (p) fill(p, by, i), got++;
+  }
+  for (unsigned i = 0; i < n; i++)
+    if (i % step != 0) CHECK(filled(blocks[i], size, i));
+  return got;
+}
+static void free_replaced(unsigned n, unsigned step, size_t by) {
+  for (unsigned i = 0; i < n; i += step) {
+    if (!blocks[i]) continue;
+    CHECK(filled(blocks[i], by, i) && hak_malloc_usable_size(blocks[i]) >= by);
+    hak_free_sized(blocks[i], by);
+    blocks[i] = NULL;
+  }
+}
+
+// An L2 block of a larger class will do, whichever run it is in, but an aligned one is aligned.
+static void blocks_of_larger_classes(void) {
+  enum { SIZE = 9000, LENDER = 12000, STEP = 3, MANY = 120 };
+  begin();
+  hak_option(L2_BORROW) = 4;
+  no_more_memory();
+  unsigned n = use_up(LENDER), gone = (n + STEP - 1) / STEP;
+  CHECK(n >= MANY);
+  CHECK_EQUAL(replace(n, STEP, LENDER, SIZE), gone);
+  CHECK(hak_malloc(SIZE) == NULL);
+  free_replaced(n, STEP, SIZE);
+  for (unsigned i = 0; i < n; i += STEP) {
+    blocks[i] = hak_aligned_alloc(4096, 8192);
+    CHECK((uintptr_t)blocks[i] % 4096 == 0);
+    hak_free_aligned_sized(blocks[i], 4096, 8192);
+    CHECK((blocks[i] = hak_malloc(LENDER)) != NULL);
+    fill(blocks[i], LENDER, i);
+  }
+  hak_heap_check(hak_tls_heap);
+  release(n, LENDER);
+}
+ISOLATED(blocks_of_larger_classes)
+
+// A slab will do where no run of the class is free. Blocks of it grow and shrink.
+static void slabs_of_their_own(void) {
+  enum { SIZE = 50000, SLAB = 60000, SHORT = 6000, STEP = 2 };
+  begin();
+  no_more_memory();
+  unsigned n = use_up(SLAB), gone = (n + STEP - 1) / STEP;
+  CHECK(n >= 30);
+  CHECK_EQUAL(replace(n, STEP, SLAB, SIZE), gone);
+  CHECK(hak_malloc(SIZE) == NULL);
+  char *p = blocks[STEP];
+  CHECK((p = hak_realloc(p, SIZE + 500)) != NULL && filled(p, SIZE, STEP));
+  CHECK((p = hak_realloc(p, SHORT)) != NULL && (p = hak_realloc(p, SIZE)) != NULL);
+  CHECK(filled(p, SHORT, STEP));
+  fill(blocks[STEP] = p, SIZE, STEP);
+  hak_heap_check(hak_tls_heap);
+  free_replaced(n, STEP, SIZE);
+  for (unsigned i = 0; i < n; i += STEP) {
+    CHECK((blocks[i] = hak_malloc(SLAB)) != NULL);
+    fill(blocks[i], SLAB, i);
+  }
+  release(n, SLAB);
+}
+ISOLATED(slabs_of_their_own)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(blocks_of_full_slabs),
+    ISOLATED_TEST(blocks_of_larger_classes),
+    ISOLATED_TEST(slabs_of_their_own),
   };
   return RUN(tests);
 }
