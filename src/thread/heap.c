@@ -401,14 +401,6 @@ bool hak_heap_adopt(hak_heap_t *mine, unsigned size_class) {
   return true;
 }
 
-static void adopt_all(hak_heap_t *mine) {
-  hak_heap_t *orphan;
-  while ((orphan = claim_from(HAK_ORPHANS_RICH, mine)) != NULL) {
-    for (unsigned group = 0; group < HAK_ORPHAN_GROUPS; group++) give_group(orphan, mine, group);
-    hak_orphan_let_go(orphan);
-  }
-}
-
 // Hands over all blocks of other heaps that this heap holds back.
 static void hand_over(hak_heap_t *heap) {
   hak_quarantine_flush(heap);
@@ -425,7 +417,7 @@ void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   hak_commons_reclaim(); // first: slabs that it posts on are for the heaps that follow
   hak_nursery_reclaim();
   if (heap) hak_heap_reclaim_if_asked(heap);
-  if (!heap || hak_load_relaxed(&heap->nursery)) hak_orphan_reclaim(); // a nursery adopts none
+  hak_orphan_reclaim();
   hak_relief_all(heap);
   hak_huge_cache_trim(keep);
   size_t kept = hak_load_relaxed(&hak_mapped.cached_bytes);
@@ -438,7 +430,6 @@ void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
   if (HAK_LIKELY(!hak_heap_reclaim_asked(heap))) return;
   heap->reclaim_met = hak_load_relaxed(&hak_heap_requests);
   hand_over(heap);
-  adopt_all(heap);
   hak_heap_tidy(heap);
 }
 

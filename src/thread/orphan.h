@@ -25,7 +25,7 @@ hak_heap_t *hak_orphan_take(unsigned list, uint32_t wanted);
 void hak_orphan_leave(hak_heap_t *heap);
 // The same, followed by that call.
 void hak_orphan_let_go(hak_heap_t *heap);
-// Makes all orphans give back what they can, for a thread without a heap to take over their slabs.
+// Makes all orphans give back what they can.
 void hak_orphan_reclaim(void);
 // Takes back what others freed into one orphan or deserted nursery, the next one each time, and
 // gives back its pages that were idle already at the previous look (thread/sparse.h), and what the

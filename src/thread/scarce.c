@@ -3,6 +3,7 @@
 #include "core/options.h"
 #include "pool/l25.h"
 #include "superslab/slab.h"
+#include "thread/commons.h"
 #include "thread/ring.h"
 #include "thread/warm.h"
 
@@ -33,6 +34,8 @@ static void bring_all_back(hak_heap_t *heap, unsigned c) {
 
 hak_slab_t *hak_scarce_take(hak_heap_t *heap, unsigned c) {
   hak_slab_t *slab = hak_warm_take(heap, c);
+  if (!slab && hak_commons_adopt(heap, c)) slab = hak_warm_take(heap, c);
+  while (!slab && hak_heap_adopt(heap, c)) slab = hak_warm_take(heap, c);
   if (!slab && c < HAK_TINY_CLASSES) {
     bring_all_back(heap, c);
     slab = hak_warm_take(heap, c);

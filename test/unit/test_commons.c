@@ -6,6 +6,7 @@
 
 #include "core/options.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
 #include "thread/commons.h"
@@ -192,6 +193,33 @@ static void found_by_who_needs_one(void) {
   }
 }
 ISOLATED(found_by_who_needs_one)
+
+// What a thread frees may wait with it. When it is out of memory it finds that in the commons.
+static void found_by_who_is_out_of_memory(void) {
+  set_up(1000);
+  start(&producer);
+  teach();
+  hak_option(REMOTE_PENDING) = MIB;
+  hak_slab_t *slab = NULL;
+  for (unsigned i = 0; i < slabs(40) && !slab; i++)
+    if (hak_slab_owner(slab_of(lot.blocks[i]))->common) slab = slab_of(lot.blocks[i]);
+  CHECK(slab != NULL);
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+  static void *mine[BLOCKS];
+  unsigned n = 0, count = 0;
+  for (; (mine[n] = hak_malloc(1000)) != NULL; n++) CHECK(n + 1 < BLOCKS);
+  for (unsigned i = 0; i < slabs(40); i++)
+    if (slab_of(lot.blocks[i]) == slab && count++ != 0) hak_free(lot.blocks[i]), lot.blocks[i] = NULL;
+  for (; --count != 0; n++) CHECK((mine[n] = hak_malloc(1000)) != NULL);
+  CHECK(hak_malloc(1000) == NULL);
+  hak_os_fault(0, 0, false);
+  for (unsigned i = 0; i < n; i++) hak_free(mine[i]);
+  for (unsigned i = 0; i < slabs(40); i++) hak_free(lot.blocks[i]);
+  end(&producer);
+  check_commons();
+  nothing_is_left();
+}
+ISOLATED(found_by_who_is_out_of_memory)
 
 static void not_of_who_frees_himself(void) {
   for (unsigned k = 0; k < COUNT(sizes); k++) {
@@ -494,7 +522,7 @@ ISOLATED(many_at_once)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    ISOLATED_TEST(found_by_who_needs_one),
+    ISOLATED_TEST(found_by_who_needs_one), ISOLATED_TEST(found_by_who_is_out_of_memory),
     ISOLATED_TEST(not_of_who_frees_himself),
     ISOLATED_TEST(not_if_switched_off),
     ISOLATED_TEST(learns_that_it_frees),

@@ -152,11 +152,56 @@ static void slabs_of_their_own(void) {
 }
 ISOLATED(slabs_of_their_own)
 
+// What an ended thread leaves is there for every thread, also when one of them has been refused
+// memory for another class.
+enum { LEFT = 1000, LEFT_TOO = 200, LEFT_MOST = 20000 };
+static void *left[2][LEFT_MOST];
+static unsigned left_count[2];
+static void *leave_two_classes(void *unused) {
+  CHECK((first = hak_malloc(1)) != NULL); // a heap, and there is a SuperSlab
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+  for (unsigned k = 0; k < 2; k++)
+    while (left_count[k] < (k == 0 ? LEFT : LEFT_MOST)) {
+      void *p = hak_malloc(k == 0 ? LEFT : LEFT_TOO);
+      if (!p) break;
+      left[k][left_count[k]++] = p;
+    }
+  CHECK(left_count[0] == LEFT && left_count[1] > 0 && left_count[1] < LEFT_MOST);
+  for (unsigned k = 0; k < 2; k++)
+    for (unsigned i = 0; i < left_count[k]; i += 2) hak_free(left[k][i]);
+  return unused;
+}
+static _Atomic bool has_heap, may_go_on;
+static void *take_the_other_class(void *unused) {
+  hak_free(hak_malloc(1));
+  has_heap = true;
+  while (!may_go_on) usleep(100);
+  for (unsigned i = 0; i < left_count[1]; i += 2) CHECK((left[1][i] = hak_malloc(LEFT_TOO)) != NULL);
+  return unused;
+}
+static void classes_of_an_ended_thread(void) {
+  begin();
+  hak_option(FULL_MARK) = 8;
+  hak_free(hak_malloc(1));
+  pthread_t other = unit_start(take_the_other_class, NULL);
+  while (!has_heap) usleep(100);
+  unit_in_thread(leave_two_classes, NULL);
+  unsigned n = use_up(LEFT);
+  CHECK(n >= LEFT / 2);
+  may_go_on = true;
+  unit_join(other);
+  for (unsigned k = 0; k < 2; k++)
+    for (unsigned i = k == 0; i < left_count[k]; i += 2 - k) hak_free(left[k][i]);
+  release(n, LEFT);
+}
+ISOLATED(classes_of_an_ended_thread)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(blocks_of_full_slabs),
     ISOLATED_TEST(blocks_of_larger_classes),
     ISOLATED_TEST(slabs_of_their_own),
+    ISOLATED_TEST(classes_of_an_ended_thread),
   };
   return RUN(tests);
 }
