@@ -224,19 +224,6 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, want_t want, bool *zeroed) 
   return take_l2(heap, ring, slab, mask, zeroed);
 }
 
-static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
-  hak_tend(heap);
-  hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size), alignment);
-  bool fresh = false;
-  void *p = kept ? hak_l25_make(kept, size, alignment > 1) : hak_l25_alloc(size, alignment, &fresh);
-  if (!p) hak_heap_reclaim_all(heap, 0), p = hak_l25_alloc(size, alignment, &fresh);
-  if (!p) return NULL;
-  if (kept) hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
-  if (zeroed) *zeroed = fresh;
-  hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
-  return p;
-}
-
 static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   if ((size | alignment) >= HAK_ADDRESS_END) return NULL; // nothing is reclaimed for it
   hak_heap_tend_shared();
@@ -246,6 +233,19 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   if (!p) return NULL;
   if (zeroed) *zeroed = true;
   hak_heap_count_stat(heap, HAK_STAT_huge_alloc, 1);
+  return p;
+}
+
+static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
+  hak_tend(heap);
+  hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size), alignment);
+  bool fresh = false;
+  void *p = kept ? hak_l25_make(kept, size, alignment > 1) : hak_l25_alloc(size, alignment, &fresh);
+  if (!p) hak_heap_reclaim_all(heap, 0), p = hak_l25_alloc(size, alignment, &fresh);
+  if (!p) return alloc_huge(heap, size, alignment, zeroed); // that needs less than a SuperSlab
+  if (kept) hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
+  if (zeroed) *zeroed = fresh;
+  hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
   return p;
 }
 

@@ -196,12 +196,55 @@ static void classes_of_an_ended_thread(void) {
 }
 ISOLATED(classes_of_an_ended_thread)
 
+// A block that would lie in a SuperSlab gets a mapping, where there is no memory for a SuperSlab.
+static void *mapped(void *(*alloc)(size_t), size_t size) {
+  void *p = alloc(size);
+  // A hole that is just large enough is taken first, and is not aligned: it is to be filled.
+  for (unsigned i = 0; !p && i < 100; i++) {
+    CHECK(mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    p = alloc(size);
+  }
+  CHECK(p != NULL && hak_malloc_usable_size(p) >= size);
+  return p;
+}
+static void *zeros(size_t size) { return hak_calloc(1, size); }
+static void *aligned(size_t size) { return hak_aligned_alloc(MIB / 2, size); }
+
+static void mappings_of_their_own(void) {
+  enum { SIZE = 600000, SHORT = 400000, LONG = 700000 };
+  begin();
+  CHECK((first = hak_malloc(1)) != NULL);
+  uint64_t superslabs = hak_mapped.superslab_bytes;
+  hak_os_fault(HAK_FAULT_COMMIT, 0, false);
+  for (unsigned n = 0; n < 20; n++) {
+    char *p = mapped(hak_malloc, SIZE), *q = mapped(zeros, SIZE), *r = mapped(aligned, SIZE);
+    CHECK(all_zero(q, SIZE) && (uintptr_t)r % (MIB / 2) == 0);
+    fill(p, SIZE, n), fill(q, SIZE, n + 1), fill(r, SIZE, n + 2);
+    CHECK((p = hak_realloc(p, SHORT)) != NULL && filled(p, SHORT, n));
+    char *s = hak_realloc(p, LONG);
+    if (s) p = s;
+    CHECK(filled(p, SHORT, n) && filled(q, SIZE, n + 1) && filled(r, SIZE, n + 2));
+    hak_free_sized(p, s ? LONG : SHORT);
+    hak_free(q);
+    blocks[n] = r;
+  }
+  if (hak_option(SS_LOOKUP_KIND) != HAK_LOOKUP_TABLE) {
+    CHECK_EQUAL(hak_mapped.superslab_bytes, superslabs);
+    CHECK(hak_mapped.huge_bytes >= 15 * SIZE);
+  }
+  for (unsigned n = 0; n < 20; n++) hak_free(blocks[n]);
+  release(0, 0);
+  CHECK_EQUAL(hak_mapped.huge_bytes, 0);
+}
+ISOLATED(mappings_of_their_own)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(blocks_of_full_slabs),
     ISOLATED_TEST(blocks_of_larger_classes),
     ISOLATED_TEST(slabs_of_their_own),
     ISOLATED_TEST(classes_of_an_ended_thread),
+    ISOLATED_TEST(mappings_of_their_own),
   };
   return RUN(tests);
 }
