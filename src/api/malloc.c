@@ -237,6 +237,17 @@ static HAK_COLD void *grow_huge(void *p, size_t usable, size_t size, const char 
   return q;
 }
 
+// The same for an L2.5 block with no room behind it: what the move gave back may have been there.
+HAK_NOINLINE static void *grow_l25(const hak_block_t *block, void *p, size_t size,
+                                   const char *function) {
+  int before = errno;
+  void *q = move(p, block->usable, size, function);
+  if (q || !hak_api_resize_here(block, p, size)) return q;
+  errno = before;
+  count(HAK_STAT_realloc_in_place);
+  return p;
+}
+
 static void *resize(void *p, size_t size, const char *function) {
   hak_block_t block;
   if (!hak_front_find(p, function, &block)) {
@@ -250,6 +261,8 @@ static void *resize(void *p, size_t size, const char *function) {
   if (!q) {
     if (block.kind == HAK_KIND_FREE && size > block.usable)
       return grow_huge(p, block.usable, size, function);
+    if (block.kind == HAK_KIND_L25 && size > block.usable)
+      return grow_l25(&block, p, size, function);
     q = move(p, block.usable, size, function);
     if (q == p) cut_in_place(&block, p, size);
     return q;

@@ -238,6 +238,32 @@ static void mappings_of_their_own(void) {
 }
 ISOLATED(mappings_of_their_own)
 
+// The slab behind a block is used for nothing, but kept: the block grows into it.
+static void growth_into_what_is_kept(void) {
+  enum { SLAB = 60000, TINY = 1000, LONG = 100000 };
+  begin();
+  no_more_memory();
+  unsigned n = use_up(SLAB), i = 0, next = 1;
+  while (hak_slab_lookup(blocks[i]) + 1 != hak_slab_lookup(blocks[next])) {
+    if (++next == n) {
+      CHECK(++i < n);
+      next = 0;
+    }
+  }
+  hak_free(blocks[next]);
+  hak_free(hak_malloc(TINY));
+  errno = EILSEQ;
+  CHECK(hak_realloc(blocks[i], LONG) == blocks[i]);
+  CHECK_EQUAL(errno, EILSEQ);
+  CHECK(hak_malloc_usable_size(blocks[i]) >= LONG && filled(blocks[i], SLAB, i));
+  CHECK(hak_realloc(blocks[i], LONG + SLAB) == NULL && errno == ENOMEM);
+  CHECK(hak_realloc(blocks[i], SLAB) == blocks[i]);
+  CHECK((blocks[next] = hak_malloc(SLAB)) != NULL);
+  fill(blocks[next], SLAB, next);
+  release(n, SLAB);
+}
+ISOLATED(growth_into_what_is_kept)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(blocks_of_full_slabs),
@@ -245,6 +271,7 @@ int main(void) {
     ISOLATED_TEST(slabs_of_their_own),
     ISOLATED_TEST(classes_of_an_ended_thread),
     ISOLATED_TEST(mappings_of_their_own),
+    ISOLATED_TEST(growth_into_what_is_kept),
   };
   return RUN(tests);
 }
