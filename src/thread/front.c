@@ -76,7 +76,7 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   }
   if ((slab = acquire(heap, c)) != NULL) return slab;
   hak_heap_set_front(heap, c, &hak_slab_none);
-  hak_heap_reclaim_all(heap, 0); // out of memory: the memory that is kept may suffice
+  hak_heap_reclaim(heap); // out of memory: the memory that is kept may suffice
   if (!(slab = hak_scarce_take(heap, c)) && !(slab = acquire(heap, c)))
     hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
@@ -229,7 +229,7 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   hak_heap_tend_shared();
   void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p && hak_huge_cache_may_serve(size))
-    hak_heap_reclaim_all(heap, 0), p = hak_huge_alloc(size, alignment, zeroed != NULL);
+    hak_heap_reclaim(heap), p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p) return NULL;
   if (zeroed) *zeroed = true;
   hak_heap_count_stat(heap, HAK_STAT_huge_alloc, 1);
@@ -241,7 +241,7 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *ze
   hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size), alignment);
   bool fresh = false;
   void *p = kept ? hak_l25_make(kept, size, alignment > 1) : hak_l25_alloc(size, alignment, &fresh);
-  if (!p) hak_heap_reclaim_all(heap, 0), p = hak_l25_alloc(size, alignment, &fresh);
+  if (!p) hak_heap_reclaim(heap), p = hak_l25_alloc(size, alignment, &fresh);
   if (!p) return alloc_huge(heap, size, alignment, zeroed); // that needs less than a SuperSlab
   if (kept) hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
   if (zeroed) *zeroed = fresh;

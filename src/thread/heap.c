@@ -411,12 +411,11 @@ static void hand_over(hak_heap_t *heap) {
 // met whenever it does not hit the front. Relaxed: nothing is published through it.
 _Atomic uint32_t hak_heap_requests;
 
-void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
-  hak_fetch_add_relaxed(&hak_heap_requests, 1);
+static void reclaim(hak_heap_t *heap, size_t keep) {
   if (heap) hand_over(heap);
   hak_commons_reclaim(); // first: slabs that it posts on are for the heaps that follow
   hak_nursery_reclaim();
-  if (heap) hak_heap_reclaim_if_asked(heap);
+  if (heap) hak_heap_reclaim_own(heap);
   hak_orphan_reclaim();
   hak_relief_all(heap);
   hak_huge_cache_trim(keep);
@@ -426,11 +425,28 @@ void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
   hak_pool_purge();
 }
 
-void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
-  if (HAK_LIKELY(!hak_heap_reclaim_asked(heap))) return;
+void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep) {
+  hak_fetch_add_relaxed(&hak_heap_requests, 1);
+  reclaim(heap, keep);
+}
+
+#define ASK_MS 50
+
+void hak_heap_reclaim(hak_heap_t *heap) {
+  static _Atomic uint64_t asked_at; // ms; relaxed: it steers
+  if (hak_is_due(&asked_at, hak_os_clock_ms(), ASK_MS))
+    hak_fetch_add_relaxed(&hak_heap_requests, 1);
+  reclaim(heap, 0);
+}
+
+void hak_heap_reclaim_own(hak_heap_t *heap) {
   heap->reclaim_met = hak_load_relaxed(&hak_heap_requests);
   hand_over(heap);
   hak_heap_tidy(heap);
+}
+
+void hak_heap_reclaim_if_asked(hak_heap_t *heap) {
+  if (HAK_UNLIKELY(hak_heap_reclaim_asked(heap))) hak_heap_reclaim_own(heap);
 }
 
 // ---------------------------------------------------------------------------
@@ -525,7 +541,7 @@ hak_heap_t *hak_heap_enter_new(void) {
 }
 
 hak_heap_t *hak_heap_enter_again(void) {
-  hak_heap_reclaim_all(NULL, 0);
+  hak_heap_reclaim(NULL);
   return hak_heap_enter();
 }
 

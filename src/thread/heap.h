@@ -92,7 +92,12 @@ void hak_heap_tidy(hak_heap_t *heap);
 // heaps keep, huge mappings and empty SuperSlabs beyond `keep` bytes, and pages of free slabs.
 // Other threads' heaps follow when they next refill or empty a slab, or after a number of hits.
 void hak_heap_reclaim_all(hak_heap_t *heap, size_t keep);
-// Carries out such a request if this heap has not done so yet (owner).
+// The same, for a request that found no memory, with keep 0; many such ones in a row ask the other
+// threads only now and then, as each time these lose what they keep.
+HAK_COLD void hak_heap_reclaim(hak_heap_t *heap);
+// Gives back what this heap keeps, as such a request demands (owner).
+void hak_heap_reclaim_own(hak_heap_t *heap);
+// Does so if this heap has not done it since the last request (owner).
 void hak_heap_reclaim_if_asked(hak_heap_t *heap);
 HAK_INTERNAL extern _Atomic uint32_t hak_heap_requests; // number of requests so far
 HAK_INLINE bool hak_heap_reclaim_asked(const hak_heap_t *heap) {

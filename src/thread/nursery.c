@@ -139,7 +139,7 @@ void hak_nursery_reclaim(void) {
   for (unsigned i = 0; i < HAK_NURSERIES; i++) {
     hak_heap_t *heap = take_from(&nurseries[i]);
     if (!heap) continue; // the thread that has it finds the request
-    hak_heap_reclaim_if_asked(heap);
+    hak_heap_reclaim_own(heap);
     hak_orphan_let_go(heap); // not hak_nursery_leave: no call was served
   }
 }

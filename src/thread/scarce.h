@@ -1,5 +1,5 @@
 // scarce.h: where a request looks when the system gives no more memory: free blocks that a refill
-// would not find. Everything here may take long, and runs only after hak_heap_reclaim_all.
+// would not find. Everything here may take long, and runs only after hak_heap_reclaim.
 //
 // Tests: test/unit/test_scarce.c.
 

@@ -264,6 +264,25 @@ static void growth_into_what_is_kept(void) {
 }
 ISOLATED(growth_into_what_is_kept)
 
+// Many requests that are refused do not make the other threads give back what they keep each time,
+// but a request to trim does.
+static void asks_now_and_then(void) {
+  enum { MS = 50 };
+  begin();
+  hak_free(hak_malloc(1));
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+  uint32_t before = hak_heap_requests;
+  uint64_t from = hak_os_clock_ms();
+  for (unsigned i = 0; i < 100; i++) CHECK(hak_malloc(i % 2 ? MIB : 4 * MIB) == NULL);
+  uint32_t asked = hak_heap_requests - before;
+  CHECK(asked >= 1 && asked <= (hak_os_clock_ms() - from) / MS + 1);
+  before = hak_heap_requests;
+  for (unsigned i = 0; i < 10; i++) hak_trim(0);
+  CHECK_EQUAL(hak_heap_requests, before + 10);
+  CHECK(!hak_heap_reclaim_asked(hak_tls_heap));
+}
+ISOLATED(asks_now_and_then)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(blocks_of_full_slabs),
@@ -272,6 +291,7 @@ int main(void) {
     ISOLATED_TEST(classes_of_an_ended_thread),
     ISOLATED_TEST(mappings_of_their_own),
     ISOLATED_TEST(growth_into_what_is_kept),
+    ISOLATED_TEST(asks_now_and_then),
   };
   return RUN(tests);
 }
