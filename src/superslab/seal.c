@@ -7,8 +7,9 @@
 
 #define POISON UINT64_C(0xdfdfdfdfdfdfdfdf) // no address that a program can have
 
-hak_secret_t hak_secret;
-static _Atomic uint64_t drawn;
+// A cache line each: every malloc and free reads the first, and other threads write the second.
+_Alignas(64) hak_secret_t hak_secret;
+static _Alignas(64) _Atomic uint64_t drawn;
 
 void hak_seal_init(void) {
   uint64_t random[4];
@@ -27,12 +28,9 @@ void hak_seal_init(void) {
       hak_secret.fill_bytes == HAK_FILL_BYTES && hak_secret.held_bytes >= HAK_TINY_MAX;
 }
 
-// A counter, mixed (splitmix64) with a secret.
+// A counter, mixed with a secret.
 uint64_t hak_seal_random(void) {
-  uint64_t x = hak_fetch_add_relaxed(&drawn, UINT64_C(0x9e3779b97f4a7c15)) ^ hak_secret.link;
-  x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-  return x ^ x >> 31;
+  return hak_seal_mix(hak_fetch_add_relaxed(&drawn, HAK_SEAL_STEP) ^ hak_secret.link);
 }
 
 void *hak_link_broken(void *block) {
@@ -43,13 +41,14 @@ void *hak_link_broken(void *block) {
 void hak_seal_resize(void *block, size_t place, size_t size) {
   size_t slack = place - HAK_TAIL - size;
   if (slack > HAK_SEAL_SLACK_MAX) slack = HAK_SEAL_SLACK_MAX; // huge: the end is not exact
-  if (slack >= 8) {
-    *hak_seal_edge(block, place, slack) = hak_secret.pattern;
-  } else {
-    unsigned char *edge = (unsigned char *)hak_seal_edge(block, place, slack);
-    for (size_t i = 8 - slack; i < 8; i++) edge[i] = (unsigned char)(hak_secret.pattern >> 8 * i);
-  }
+  hak_unaligned_t *edge = hak_seal_edge(block, place, slack);
   hak_seal_write(block, place, (uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
+  if (slack >= 8) { // not read: the page may not be resident yet
+    *edge = hak_secret.pattern;
+  } else {
+    unsigned half = 4 * (unsigned)hak_seal_lacking(slack); // as in hak_seal_edge_whole
+    *edge ^= (*edge ^ hak_secret.pattern) >> half >> half << half << half;
+  }
 }
 
 size_t hak_seal_size(const void *block, size_t place) {

@@ -60,9 +60,17 @@ HAK_INTERNAL extern hak_secret_t hak_secret; // read-only once set
 void hak_seal_init(void);
 // 64 unpredictable bits; any thread.
 uint64_t hak_seal_random(void);
+// splitmix64: a counter that is increased by STEP, mixed.
+#define HAK_SEAL_STEP UINT64_C(0x9e3779b97f4a7c15)
+HAK_INLINE uint64_t hak_seal_mix(uint64_t x) {
+  x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+  return x ^ x >> 31;
+}
 
 // Number of a set bit, one of the lowest `among`; mask is not 0.
 HAK_INLINE unsigned hak_seal_pick(uint64_t mask, unsigned among) {
+  if ((mask & (mask - 1)) == 0) return hak_low_bit(mask);
   for (unsigned skip = (unsigned)hak_seal_random() % among; skip && (mask & (mask - 1)); skip--)
     mask &= mask - 1;
   return hak_low_bit(mask);
@@ -159,8 +167,11 @@ HAK_INLINE void hak_seal_carved(void *block, size_t place) {
   hak_seal_write(block, place, HAK_SEAL_FREE);
 }
 // A block from a free list must have kept its seal.
+HAK_INLINE bool hak_seal_is_free(const void *block, size_t place, uint64_t key) {
+  return (*hak_seal_word(block, place) ^ key) == HAK_SEAL_FREE;
+}
 HAK_INLINE void hak_seal_check_free(void *block, size_t place, uint64_t key) {
-  if (HAK_UNLIKELY((*hak_seal_word(block, place) ^ key) != HAK_SEAL_FREE))
+  if (HAK_UNLIKELY(!hak_seal_is_free(block, place, key)))
     hak_misuse_written(block, place - HAK_TAIL);
 }
 

@@ -108,9 +108,11 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
 // Links fresh blocks in unpredictable order, before next, and seals them. Returns the first.
 static void *link_shuffled(char *start, uint32_t count, size_t size, void *next) {
   uint8_t order[SHUFFLED];
+  uint64_t random = hak_seal_random();
   for (uint32_t i = 0; i < count; i++) {
     // Fisher-Yates, from the inside out; multiplying maps 32 bits to 0..i.
-    uint32_t j = (uint32_t)((hak_seal_random() >> 32) * (i + 1) >> 32);
+    uint32_t j = (uint32_t)((hak_seal_mix(random) >> 32) * (i + 1) >> 32);
+    random += HAK_SEAL_STEP;
     order[i] = order[j];
     order[j] = (uint8_t)i;
   }

@@ -249,16 +249,12 @@ static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *ze
   return p;
 }
 
-#if HAK_SECURE
-size_t hak_front_place(const void *p) {
-  hak_slab_t *slab = hak_slab_lookup(p);
-  if (!slab) return hak_huge_usable(p);
-  if (hak_slab_kind(slab) == HAK_KIND_INTERIOR) slab -= slab->offset;
-  return hak_slab_kind(slab) == HAK_KIND_L25 ? hak_l25_usable(slab) : slab->size;
+// Hands a block out for a request of size bytes; the secure library seals it for that size. place:
+// bytes of the block.
+HAK_INLINE void *hand_out_of(void *p, size_t place, size_t size) {
+  hak_seal_resize(p, place, size);
+  return p;
 }
-#endif
-
-// Hands a block out for a request of size bytes; the secure library seals it for that size.
 static void *hand_out(void *p, HAK_UNUSED size_t size) {
 #if HAK_SECURE
   if (p && !hak_guard_owns(p)) hak_seal_resize(p, hak_front_place(p), size);
@@ -288,7 +284,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, want_t want, bool *zeroed) {
 
 HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zeroed) {
   hak_slab_t *next = !hak_guard_is_on() ? hak_heap_turn(hak_tls_heap, front) : NULL;
-  return HAK_LIKELY(next) ? hand_out(hak_front_pop(next), size) : alloc_any(size, ANY, zeroed);
+  return HAK_LIKELY(next) ? hak_front_pop_for(next, size) : alloc_any(size, ANY, zeroed);
 }
 
 static void *alloc_unaligned(size_t size, want_t want, bool *zeroed);
@@ -315,7 +311,7 @@ static void *alloc_above_tiny(size_t size, want_t want, bool *zeroed) {
   }
   if (mask == 0 || ring->count != 0) return alloc_any(size, want, zeroed);
   ring->missed = true;
-  return hand_out(take_l2(heap, ring, slab, mask, zeroed), size);
+  return hand_out_of(take_l2(heap, ring, slab, mask, zeroed), ring->size, size);
 }
 
 void *hak_front_alloc(size_t size, bool *zeroed) {

@@ -51,29 +51,31 @@ void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
 size_t hak_front_place(const void *p);
 #endif
 
+// A block leaves the free list of a tiny slab; next becomes its head.
+HAK_INLINE void hak_front_popped(hak_slab_t *slab, void *next) {
+  slab->free = next;
+  // The next malloc reads the link of the new head, which may be long out of cache (decision 0025).
+  __builtin_prefetch(next, 1);
+  if (HAK_TAIL) __builtin_prefetch((void *)((uintptr_t)next + slab->size - 1), 1); // and its seal
+  hak_owner_inc(&slab->allocs);
+}
+
 // Pops the first block off the free list of a tiny slab. The list is not empty.
+#if HAK_SECURE
+HAK_NOINLINE void *hak_front_pop(hak_slab_t *slab);
+// The same for a request of size bytes, for which the block is sealed.
+HAK_NOINLINE __attribute__((returns_nonnull)) void *hak_front_pop_for(hak_slab_t *slab,
+                                                                      size_t size);
+#else
 HAK_INLINE void *hak_front_pop(hak_slab_t *slab) {
   void *block = slab->free;
-#if HAK_SECURE
-  uint64_t key = hak_seal_key(block);
-  void *next;
-  // Empty the list before reporting: a SIGABRT handler may allocate and must not find the block.
-  if (HAK_UNLIKELY(!hak_link_read(block, key, &next))) {
-    slab->free = NULL;
-    next = hak_link_broken(block);
-  }
-  slab->free = next;
-  hak_seal_check_free(block, slab->size, key);
-#else
-  slab->free = hak_link_get(block);
-#endif
-  // The next malloc reads the link of the new head, which may be long out of cache (decision 0025).
-  __builtin_prefetch(slab->free, 1);
-  if (HAK_TAIL) // and its seal
-    __builtin_prefetch((void *)((uintptr_t)slab->free + slab->size - 1), 1);
-  hak_owner_inc(&slab->allocs);
+  hak_front_popped(slab, hak_link_get(block));
   return block;
 }
+HAK_INLINE void *hak_front_pop_for(hak_slab_t *slab, HAK_UNUSED size_t size) {
+  return hak_front_pop(slab);
+}
+#endif
 
 // Takes a tiny block from the front of *heap. Reads *heap only if size is tiny. NULL: a slow path
 // must be taken.
@@ -81,11 +83,19 @@ HAK_INLINE void *hak_front_hit_of(hak_heap_t *const *heap, size_t size) {
   if (HAK_UNLIKELY(size > HAK_TINY_MAX - HAK_TAIL)) return NULL;
   hak_slab_t *slab = (*heap)->tiny[(size + HAK_TAIL + HAK_MIN_BLOCK - 1) >> HAK_MIN_SHIFT];
   if (HAK_UNLIKELY(slab->free == NULL)) return NULL;
-  void *block = hak_front_pop(slab);
 #if HAK_SECURE
-  hak_seal_new(block, slab->size, size, hak_seal_key(block));
-#endif
+  // Without calls but the last, so that nothing is saved.
+  void *block = slab->free, *next;
+  size_t place = slab->size;
+  uint64_t key = hak_seal_key(block);
+  if (HAK_UNLIKELY(!hak_link_read(block, key, &next) || !hak_seal_is_free(block, place, key)))
+    return hak_front_pop_for(slab, size); // reports what is wrong
+  hak_front_popped(slab, next);
+  hak_seal_new(block, place, size, key);
   return block;
+#else
+  return hak_front_pop(slab);
+#endif
 }
 HAK_INLINE void *hak_front_hit(size_t size) { return hak_front_hit_of(&hak_tls_heap, size); }
 

@@ -1,0 +1,37 @@
+// sealed.c: the parts of front.h that the secure library keeps out of line.
+
+#include "superslab/seal.h"
+
+#include "pool/huge.h"
+#include "pool/l25.h"
+#include "thread/front.h"
+
+#if HAK_SECURE
+
+void *hak_front_pop(hak_slab_t *slab) {
+  void *block = slab->free, *next;
+  uint64_t key = hak_seal_key(block);
+  // Empty the list before reporting: a SIGABRT handler may allocate and must not find the block.
+  if (HAK_UNLIKELY(!hak_link_read(block, key, &next))) {
+    slab->free = NULL;
+    next = hak_link_broken(block);
+  }
+  hak_front_popped(slab, next);
+  hak_seal_check_free(block, slab->size, key);
+  return block;
+}
+
+void *hak_front_pop_for(hak_slab_t *slab, size_t size) {
+  void *block = hak_front_pop(slab);
+  hak_seal_new(block, slab->size, size, hak_seal_key(block));
+  return block;
+}
+
+size_t hak_front_place(const void *p) {
+  hak_slab_t *slab = hak_slab_lookup(p);
+  if (!slab) return hak_huge_usable(p);
+  if (hak_slab_kind(slab) == HAK_KIND_INTERIOR) slab -= slab->offset;
+  return hak_slab_kind(slab) == HAK_KIND_L25 ? hak_l25_usable(slab) : slab->size;
+}
+
+#endif
