@@ -198,7 +198,7 @@ static void *move(void *p, size_t usable, size_t size, const char *function) {
 }
 
 // Updates the seal of a live block, which now has size bytes. A guarded block has none.
-static void reseal(HAK_UNUSED void *p, HAK_UNUSED size_t size) {
+static void reseal_any(HAK_UNUSED void *p, HAK_UNUSED size_t size) {
 #if HAK_SECURE
   size_t place = hak_front_place(p);
   if (place != 0) hak_seal_resize(p, place, size);
@@ -206,18 +206,25 @@ static void reseal(HAK_UNUSED void *p, HAK_UNUSED size_t size) {
 #endif
 }
 
+// The same for one that hak_front_find has found, perhaps elsewhere since.
+HAK_INLINE void reseal(const hak_block_t *block, void *p, size_t size) {
+  if (HAK_SECURE && (block->kind == HAK_KIND_TINY || block->kind == HAK_KIND_L2))
+    hak_seal_resize(p, block->place, size);
+  else reseal_any(p, size);
+}
+
 bool hak_api_resize_here(const hak_block_t *block, void *p, size_t size) {
   if (size >= HAK_ADDRESS_END) return false;
   if (block->kind == HAK_KIND_FREE && size + HAK_TAIL > block->place) return false;
   if (!resize_in_place(block, p, size)) return false;
-  reseal(p, size);
+  reseal(block, p, size);
   return true;
 }
 
 // There is no memory to move the block to: gives back the part it no longer needs. In the secure
 // library the seal says the size.
 static void cut_in_place(const hak_block_t *block, void *p, size_t size) {
-  if (HAK_SECURE) reseal(p, size);
+  if (HAK_SECURE) reseal(block, p, size);
   else if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX)
     (void)hak_l25_resize(block->slab, size);
   else if (block->kind == HAK_KIND_FREE) (void)hak_huge_resize(p, size);
@@ -232,7 +239,7 @@ static HAK_COLD void *grow_huge(void *p, size_t usable, size_t size, const char 
   (void)hak_trim(0);
   if (!(q = hak_huge_resize(p, size + HAK_TAIL))) return NULL;
   errno = before; // move set it
-  reseal(q, size);
+  reseal_any(q, size);
   count(HAK_STAT_realloc_remap);
   return q;
 }
@@ -267,7 +274,7 @@ static void *resize(void *p, size_t size, const char *function) {
     if (q == p) cut_in_place(&block, p, size);
     return q;
   }
-  reseal(q, size);
+  reseal(&block, q, size);
   count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;
 }

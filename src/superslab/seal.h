@@ -151,6 +151,22 @@ HAK_INLINE bool hak_seal_edge_whole(const void *block, size_t place, size_t slac
   return (*hak_seal_edge(block, place, slack) ^ hak_secret.pattern) >> half >> half == 0;
 }
 
+// Whether nothing was written behind a live block. slack: from hak_seal_slack, of any word.
+HAK_INLINE bool hak_seal_is_whole(const void *block, size_t place, uint64_t slack) {
+  // A write to the bytes just before the next block hits the slack.
+  return slack <= place - HAK_TAIL && hak_seal_edge_whole(block, place, slack);
+}
+// Whether it is one of exactly `size` bytes, according to its tail word.
+HAK_INLINE bool hak_seal_is_of(const void *block, size_t place, size_t size) {
+  uint64_t slack = place - HAK_TAIL - size;
+  return slack < place && hak_seal_slack(hak_seal_read(block, place)) == slack;
+}
+// Whether the tail word of a block at any address in a tiny slab would lie in the slab, too:
+// memory behind it may be unreadable.
+HAK_INLINE bool hak_seal_in_slab(const void *block, size_t place) {
+  return ((uintptr_t)block & (HAK_SLAB_SIZE - 1)) + place <= HAK_SLAB_SIZE;
+}
+
 // Seals a block of a tiny slab that just left its free list, still with the link that it had,
 // as one of `size` bytes. The edge may reach into the request, whose contents do not matter
 // yet.

@@ -387,6 +387,9 @@ static bool is_free_l2(hak_slab_t *slab, uint32_t number) {
 }
 
 bool hak_front_find(const void *p, const char *function, hak_block_t *block) {
+#if HAK_SECURE
+  if (HAK_LIKELY(hak_front_find_sealed(p, block))) return true;
+#endif
   hak_slab_t *slab = hak_slab_lookup(p);
   bool first = !slab && hak_first_owns(p);
   if (first || (!slab && hak_guard_owns(p))) {

@@ -49,6 +49,8 @@ void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
                           const char *function);
 // Bytes of the block that starts at p.
 size_t hak_front_place(const void *p);
+// hak_front_find for tiny and L2 blocks, of any thread, whose seal is whole. False: look closer.
+bool hak_front_find_sealed(const void *p, hak_block_t *block);
 #endif
 
 // A block leaves the free list of a tiny slab; next becomes its head.
@@ -174,6 +176,16 @@ HAK_INLINE void hak_front_free(void *p, const char *function) {
 // cases, and if size does not fit the block.
 HAK_INLINE bool hak_front_free_sized(void *p, size_t size, const char *function) {
   hak_slab_t *slab;
+#if HAK_SECURE
+  if (HAK_UNLIKELY(!hak_range_find(p, &slab)) ||
+      HAK_UNLIKELY(hak_differs(&slab->local, hak_tls_heap)))
+    return false;
+  size_t place = slab->size;
+  if (HAK_UNLIKELY(!hak_seal_in_slab(p, place)) || HAK_UNLIKELY(!hak_seal_is_of(p, place, size)))
+    return false;
+  hak_quarantine_free(p, function);
+  return true;
+#endif
   if (HAK_CHECKS || HAK_UNLIKELY(!hak_range_find(p, &slab)) ||
       HAK_UNLIKELY(hak_differs(&slab->local, hak_tls_heap)) ||
       HAK_UNLIKELY(!hak_class_serves(hak_slab_class(slab), size)))
@@ -210,7 +222,8 @@ HAK_INLINE bool hak_front_free_sized_any(void *p, size_t size, const char *funct
 HAK_INLINE bool hak_front_free_aligned_sized(void *p, size_t alignment, size_t size,
                                              const char *function) {
   if (size > HAK_L2_MAX || alignment > HAK_SLAB_SIZE) return false; // rounding up may overflow
-  if (alignment > HAK_MIN_BLOCK) size = hak_aligned_size(size, alignment);
+  // A seal says the size itself.
+  if (!HAK_SECURE && alignment > HAK_MIN_BLOCK) size = hak_aligned_size(size, alignment);
   return hak_front_free_sized_any(p, size, function);
 }
 

@@ -138,12 +138,6 @@ HAK_NOINLINE static void hold_young(hak_slab_t *slab, void *p, size_t place, uin
   hak_nursery_leave(heap);
 }
 
-// Whether the block is live and nothing was written behind it.
-HAK_INLINE bool is_whole(const void *p, size_t place, uint64_t slack) {
-  // A write to the bytes just before the next block hits the slack.
-  return slack <= place - HAK_TAIL && hak_seal_edge_whole(p, place, slack);
-}
-
 // Frees blocks outside this thread's tiny slabs, and inside too unless hak_secret.plain. A seal in
 // the blocks of a slab or run in use shows that the pointer is one of them, whoever owns it.
 HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *p,
@@ -155,7 +149,7 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
     size_t place = slab->size;
     if (HAK_LIKELY(offset + place <= slab->capacity * place)) {
       uint64_t value = hak_seal_read(p, place);
-      if (HAK_LIKELY(is_whole(p, place, hak_seal_slack(value)))) {
+      if (HAK_LIKELY(hak_seal_is_whole(p, place, hak_seal_slack(value)))) {
         if (HAK_LIKELY(heap != &hak_heap_none)) hold(heap, slab, p, place, value);
         else hold_young(slab, p, place, value, function);
         return;
@@ -179,12 +173,12 @@ HAK_HOT void hak_quarantine_free(void *p, const char *function) {
     return;
   }
   size_t place = slab->size;
-  if (HAK_UNLIKELY(((uintptr_t)p & (HAK_SLAB_SIZE - 1)) + place > HAK_SLAB_SIZE)) {
-    free_other(p, function); // memory behind the slab may be unreadable
+  if (HAK_UNLIKELY(!hak_seal_in_slab(p, place))) {
+    free_other(p, function);
     return;
   }
   uint64_t value = hak_seal_read(p, place), slack = hak_seal_slack(value);
-  if (HAK_UNLIKELY(!is_whole(p, place, slack))) {
+  if (HAK_UNLIKELY(!hak_seal_is_whole(p, place, slack))) {
     free_other(p, function); // reports what is wrong
     return;
   }

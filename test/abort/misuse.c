@@ -489,6 +489,7 @@ static void size_100000_for_300000(void) { sized(16, 300000, 100000); }
 static void size_400000_for_300000(void) { sized(16, 300000, 400000); }
 static void size_6_mib_for_5_mib(void) { sized(16, 5 << 20, 6 << 20); }
 static void size_64_for_100_aligned(void) { sized(64, 100, 64); }
+static void size_100_for_128_aligned(void) { sized(64, 128, 100); } // the same once rounded up
 static void size_129_for_100_aligned(void) { sized(64, 100, 129); }
 static void size_max_for_100_aligned(void) { sized(256, 100, SIZE_MAX - 10); }
 static void size_max_for_5000_aligned(void) { sized(4096, 5000, SIZE_MAX); }
@@ -610,7 +611,7 @@ static const struct {
     CASE(size_800_for_1000), CASE(size_2500_for_5000), CASE(size_5121_for_5000), CASE(size_3500_for_5500_borrowed),
     CASE(size_100000_for_300000),
     CASE(size_400000_for_300000), CASE(size_6_mib_for_5_mib), CASE(size_64_for_100_aligned),
-    CASE(size_129_for_100_aligned), CASE(size_max_for_100_aligned), CASE(size_max_for_5000_aligned),
+    CASE(size_100_for_128_aligned), CASE(size_129_for_100_aligned), CASE(size_max_for_100_aligned), CASE(size_max_for_5000_aligned),
     CASE(size_60000_for_5000_aligned),
     CASE(stack), CASE(global), CASE(bss), CASE(literal), CASE(mapping), CASE(file_with_spaces),
     CASE(program_break), CASE(no_proc),
