@@ -195,10 +195,10 @@ typedef struct hak_letter {
 } hak_letter_t;
 _Static_assert(sizeof(hak_letter_t) == 128, "two cache lines");
 
-// A block in quarantine, see thread/quarantine.h. The slab is the head of the block's run.
+// A block in quarantine, see thread/quarantine.h.
 typedef struct {
-  void *block;
-  hak_slab_t *slab;
+  uint64_t block;   // its address << 16, and the slack in its seal
+  hak_slab_t *slab; // the head of its run
 } hak_held_t;
 
 // L2 ring of a class, see thread/ring.h.
@@ -321,7 +321,7 @@ struct hak_heap {
   // The thread whose heap it is, if for more than one call (protocol H5).
   _Atomic(void *) keeper;
 #if HAK_SECURE
-  uint32_t held_first, held_end; // positions in held: the oldest; behind the newest
+  uint32_t held_end, held_count; // position in held behind the newest, modulo HAK_HELD; how many
   uint64_t held_bytes;           // in quarantine
   hak_held_t held[HAK_HELD];
 #endif

@@ -39,16 +39,10 @@ void *hak_link_broken(void *block) {
 }
 
 void hak_seal_resize(void *block, size_t place, size_t size) {
-  size_t slack = place - HAK_TAIL - size;
-  if (slack > HAK_SEAL_SLACK_MAX) slack = HAK_SEAL_SLACK_MAX; // huge: the end is not exact
-  hak_unaligned_t *edge = hak_seal_edge(block, place, slack);
-  hak_seal_write(block, place, (uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
-  if (slack >= 8) { // not read: the page may not be resident yet
-    *edge = hak_secret.pattern;
-  } else {
-    unsigned half = 4 * (unsigned)hak_seal_lacking(slack); // as in hak_seal_edge_whole
-    *edge ^= (*edge ^ hak_secret.pattern) >> half >> half << half << half;
-  }
+  size_t most = place - HAK_TAIL;
+  // Huge: the end is not exact.
+  if (most - size > HAK_SEAL_SLACK_MAX) size = most - HAK_SEAL_SLACK_MAX;
+  hak_seal_new(block, place, size, hak_seal_key(block));
 }
 
 size_t hak_seal_size(const void *block, size_t place) {

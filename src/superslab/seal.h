@@ -133,22 +133,16 @@ HAK_INLINE void *hak_link_get(void *block) {
 
 typedef uint64_t __attribute__((aligned(1), may_alias)) hak_unaligned_t;
 
-// How many bytes the slack lacks to 8; the request's last bytes stand in for them. Without a
-// branch, which could not be predicted.
-HAK_INLINE size_t hak_seal_lacking(size_t slack) {
-  int64_t more = (int64_t)slack - 8;
-  return (size_t)-(more & (more >> 63));
-}
-
-// The 8 bytes that show an overflow first: behind the request, or, if the slack is
-// less, the last 8 before the tail, of which only the upper ones count.
+// The 8 bytes that show an overflow first: those behind the request. If the slack is less, as many
+// of the lower ones count; the others are the tail's.
 HAK_INLINE hak_unaligned_t *hak_seal_edge(const void *block, size_t place, size_t slack) {
-  size_t at = place - HAK_TAIL - slack - hak_seal_lacking(slack);
-  return (hak_unaligned_t *)((uintptr_t)block + at);
+  return (hak_unaligned_t *)((uintptr_t)block + (place - HAK_TAIL - slack));
 }
+// Without a branch, which could not be predicted.
 HAK_INLINE bool hak_seal_edge_whole(const void *block, size_t place, size_t slack) {
-  unsigned half = 4 * (unsigned)hak_seal_lacking(slack); // a shift by 64 in two steps
-  return (*hak_seal_edge(block, place, slack) ^ hak_secret.pattern) >> half >> half == 0;
+  int64_t more = (int64_t)slack - 8, lacking = -(more & (more >> 63));
+  unsigned half = 4 * (unsigned)lacking; // a shift by 64 in two steps
+  return (*hak_seal_edge(block, place, slack) ^ hak_secret.pattern) << half << half == 0;
 }
 
 // Whether nothing was written behind a live block. slack: from hak_seal_slack, of any word.
@@ -167,15 +161,14 @@ HAK_INLINE bool hak_seal_in_slab(const void *block, size_t place) {
   return ((uintptr_t)block & (HAK_SLAB_SIZE - 1)) + place <= HAK_SLAB_SIZE;
 }
 
-// Seals a block of a tiny slab that just left its free list, still with the link that it had,
-// as one of `size` bytes. The edge may reach into the request, whose contents do not matter
-// yet.
+// Seals a block as a live one of `size` bytes, which keep their contents.
 HAK_INLINE void hak_seal_new(void *block, size_t place, size_t size, uint64_t key) {
   size_t slack = place - HAK_TAIL - size;
   *hak_seal_edge(block, place, slack) = hak_secret.pattern;
+  // Last: the edge may reach into it.
   *hak_seal_word(block, place) = key ^ ((uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
 }
-// The same for a block with contents to keep.
+// The same for a block of any kind.
 void hak_seal_resize(void *block, size_t place, size_t size);
 
 // Puts the first seal onto a block that was never used.

@@ -8,40 +8,39 @@
 
 #if HAK_SECURE
 
-_Static_assert((HAK_HELD & (HAK_HELD - 1)) == 0, "held_first and held_end wrap around");
+_Static_assert((HAK_HELD & (HAK_HELD - 1)) == 0, "held_end wraps around");
 
 // Releases a block that is not in a tiny slab of this heap.
 HAK_NOINLINE static void release_other(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place) {
-  hak_block_t block = {.kind = hak_slab_kind(slab), .slab = slab, .place = place, .usable = place};
+  hak_block_t block = {
+      .kind = hak_slab_kind(slab), .slab = slab, .place = place, .usable = place - HAK_TAIL};
   if (block.kind == HAK_KIND_L2) (void)hak_slab_block(slab, p, &block.number);
   hak_front_free_block(heap, &block, p, "free");
 }
 
 // Puts a block of one of this heap's tiny slabs back on the free list. True if the slab's owner has
-// to be told (hak_heap_slab_event). value: what the block's tail word says.
-HAK_INLINE bool release_own(hak_slab_t *slab, void *p, uint64_t *word, uint64_t value) {
-  uint64_t key = *word ^ value;
-  *word = key ^ HAK_SEAL_FREE;
+// to be told (hak_heap_slab_event).
+HAK_INLINE bool release_own(hak_slab_t *slab, void *p, size_t place, uint64_t key) {
+  *hak_seal_word(p, place) = key ^ HAK_SEAL_FREE;
   hak_link_set_keyed(p, slab->free, key);
   slab->free = p;
   return hak_owner_dec_negative(&slab->frees_left);
 }
 
 // The same for any block.
-HAK_INLINE void release(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t value) {
-  uint64_t *word = hak_seal_word(p, place);
+HAK_INLINE void release(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t key) {
   if (hak_differs(&slab->local, heap)) {
-    *word ^= value ^ HAK_SEAL_FREE;
-    release_other(heap, slab, p, place);
-  } else if (release_own(slab, p, word, value)) {
+    *hak_seal_word(p, place) = key ^ HAK_SEAL_FREE;
+    bool direct = heap == hak_tls_heap && hak_slab_kind(slab) != HAK_KIND_L25;
+    if (HAK_LIKELY(direct)) hak_front_free_other(slab, p, "free");
+    else release_other(heap, slab, p, place);
+  } else if (release_own(slab, p, place, key)) {
     hak_heap_slab_event(heap, slab);
   }
 }
 
 HAK_INLINE size_t place_of(hak_slab_t *slab) {
-  hak_kind_t kind = hak_slab_kind(slab);
-  if (HAK_LIKELY(kind == HAK_KIND_TINY)) return slab->size;
-  return kind == HAK_KIND_L2 ? hak_class_size(hak_slab_class(slab)) : hak_l25_usable(slab);
+  return HAK_UNLIKELY(hak_slab_kind(slab) == HAK_KIND_L25) ? hak_l25_usable(slab) : slab->size;
 }
 
 HAK_INLINE void fill(void *p, size_t span) {
@@ -52,25 +51,33 @@ HAK_INLINE bool filled(const void *p, size_t span) {
   return HAK_LIKELY(hak_secret.plain) ? hak_seal_filled(p, span) : hak_seal_filled_any(p, span);
 }
 
+HAK_INLINE void *block_of(hak_held_t held) { return (void *)(uintptr_t)(held.block >> 16); }
+HAK_INLINE uint16_t slack_of(hak_held_t held) { return (uint16_t)held.block; }
+// Whether the seal is the one that the block got when it was freed, in every bit. If not, it was
+// overwritten, or two threads freed the block at the same moment.
+HAK_INLINE bool is_held(hak_held_t held, size_t place, uint64_t key) {
+  uint64_t value = *hak_seal_word(block_of(held), place) ^ key;
+  return hak_seal_slack(value ^ HAK_SEAL_HELD) == slack_of(held);
+}
+
 HAK_INLINE void let_go(hak_heap_t *heap) {
-  const hak_held_t held = heap->held[heap->held_first++ % HAK_HELD];
-  size_t place = place_of(held.slab);
-  uint64_t value = hak_seal_read(held.block, place), slack = value >> HAK_SEAL_SLACK_SHIFT;
+  const hak_held_t held = heap->held[(heap->held_end - heap->held_count--) % HAK_HELD];
+  void *block = block_of(held);
+  size_t place = place_of(held.slab), slack = slack_of(held);
+  uint64_t key = hak_seal_key(block);
   heap->held_bytes -= place;
-  // Nothing may have written to the block meanwhile. If its seal is not HELD, two threads freed it
-  // at the same moment, or it was overwritten.
-  if (HAK_UNLIKELY((value & HAK_SEAL_STATE) != HAK_SEAL_HELD || slack > place - HAK_TAIL ||
-                   !filled(held.block, hak_seal_span(place, slack)))) {
-    hak_misuse_written(held.block, hak_seal_size(held.block, place));
+  // Nothing may have written to the block meanwhile.
+  if (HAK_UNLIKELY(!is_held(held, place, key) || !filled(block, hak_seal_span(place, slack)))) {
+    size_t most = place - HAK_TAIL;
+    hak_misuse_written(block, slack < most ? most - slack : most);
     return; // told to go on: the block is not reused
   }
-  release(heap, held.slab, held.block, place, value);
+  release(heap, held.slab, block, place, key);
 }
 
 HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {
-  while (heap->held_end - heap->held_first >= HAK_HELD ||
-         heap->held_bytes > hak_secret.held_bytes) {
-    if (HAK_UNLIKELY(heap->held_first == heap->held_end)) { // HAKMEM_ABORT=0: a place has changed
+  while (heap->held_count >= HAK_HELD || heap->held_bytes > hak_secret.held_bytes) {
+    if (HAK_UNLIKELY(heap->held_count == 0)) { // HAKMEM_ABORT=0: a place has changed
       heap->held_bytes = 0;
       return;
     }
@@ -85,28 +92,29 @@ HAK_NOINLINE static void tell(hak_heap_t *heap, hak_slab_t *slab) {
   hak_tend_if_due(heap);
 }
 
-HAK_INLINE uint32_t add(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place) {
-  uint32_t end = heap->held_end++;
+// Appends p, whose seal is whole, to the blocks held. The caller counts it.
+HAK_INLINE void append(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t slack) {
   *hak_seal_word(p, place) ^= HAK_SEAL_LIVE ^ HAK_SEAL_HELD;
-  heap->held[end % HAK_HELD] = (hak_held_t){p, slab};
-  heap->held_bytes += place;
-  return end + 1;
+  heap->held[heap->held_end++ % HAK_HELD] = (hak_held_t){(uintptr_t)p << 16 | slack, slab};
 }
 
-// p is live, according to value, which is what its tail word says.
-HAK_INLINE void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t value) {
-  fill(p, hak_seal_span(place, hak_seal_slack(value)));
+// Holds any live block, or releases it at once.
+HAK_NOINLINE static void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place,
+                              uint64_t slack) {
+  fill(p, hak_seal_span(place, slack));
   if (place > hak_secret.held_bytes) {
-    release(heap, slab, p, place, value);
+    release(heap, slab, p, place, hak_seal_key(p));
   } else {
-    add(heap, slab, p, place);
+    append(heap, slab, p, place, slack);
+    heap->held_count++;
+    heap->held_bytes += place;
     let_go_surplus(heap);
   }
   hak_tend_if_due(heap);
 }
 
 void hak_quarantine_flush(hak_heap_t *heap) {
-  while (heap->held_first != heap->held_end) let_go(heap);
+  while (heap->held_count != 0) let_go(heap);
 }
 
 HAK_NOINLINE static void free_other(void *p, const char *function) {
@@ -114,10 +122,9 @@ HAK_NOINLINE static void free_other(void *p, const char *function) {
   if (p == NULL || !hak_front_find(p, function, &block)) return;
   hak_heap_t *heap = hak_heap_enter();
   if (heap && block.slab) {
-    uint64_t value = hak_seal_read(p, block.place);
+    uint64_t slack = hak_seal_slack(hak_seal_read(p, block.place));
     // Another thread may have freed it since it was found.
-    if (HAK_LIKELY(hak_seal_slack(value) <= HAK_SEAL_SLACK_MAX))
-      hold(heap, block.slab, p, block.place, value);
+    if (HAK_LIKELY(slack <= HAK_SEAL_SLACK_MAX)) hold(heap, block.slab, p, block.place, slack);
     else hak_misuse_double_free(function, p, block.usable);
   } else {
     if (block.slab) hak_seal_write(p, block.place, HAK_SEAL_FREE);
@@ -127,14 +134,14 @@ HAK_NOINLINE static void free_other(void *p, const char *function) {
 }
 
 // For a thread without a heap: holds the block in the quarantine of the nursery that owns it.
-HAK_NOINLINE static void hold_young(hak_slab_t *slab, void *p, size_t place, uint64_t value,
+HAK_NOINLINE static void hold_young(hak_slab_t *slab, void *p, size_t place, uint64_t slack,
                                     const char *function) {
   hak_heap_t *heap = hak_nursery_enter_for(slab);
   if (HAK_UNLIKELY(!heap)) {
     free_other(p, function);
     return;
   }
-  hold(heap, slab, p, place, value);
+  hold(heap, slab, p, place, slack);
   hak_nursery_leave(heap);
 }
 
@@ -148,10 +155,10 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
     size_t offset = (size_t)((char *)p - slab->start);
     size_t place = slab->size;
     if (HAK_LIKELY(offset + place <= slab->capacity * place)) {
-      uint64_t value = hak_seal_read(p, place);
-      if (HAK_LIKELY(hak_seal_is_whole(p, place, hak_seal_slack(value)))) {
-        if (HAK_LIKELY(heap != &hak_heap_none)) hold(heap, slab, p, place, value);
-        else hold_young(slab, p, place, value, function);
+      uint64_t slack = hak_seal_slack(hak_seal_read(p, place));
+      if (HAK_LIKELY(hak_seal_is_whole(p, place, slack))) {
+        if (HAK_LIKELY(heap != &hak_heap_none)) hold(heap, slab, p, place, slack);
+        else hold_young(slab, p, place, slack, function);
         return;
       }
     }
@@ -177,40 +184,35 @@ HAK_HOT void hak_quarantine_free(void *p, const char *function) {
     free_other(p, function);
     return;
   }
-  uint64_t value = hak_seal_read(p, place), slack = hak_seal_slack(value);
+  uint64_t slack = hak_seal_slack(hak_seal_read(p, place));
   if (HAK_UNLIKELY(!hak_seal_is_whole(p, place, slack))) {
     free_other(p, function); // reports what is wrong
     return;
   }
-  if (HAK_UNLIKELY(!hak_secret.plain)) {
-    free_by_seal(heap, slab, p, function);
+  if (HAK_UNLIKELY(heap->held_count != HAK_HELD - 1) || HAK_UNLIKELY(!hak_secret.plain)) {
+    hold(heap, slab, p, place, slack);
     return;
   }
   hak_seal_fill(p, hak_seal_span(place, slack));
-  uint32_t end = add(heap, slab, p, place), first = heap->held_first;
-  if (HAK_UNLIKELY(end - first != HAK_HELD)) {
-    if (HAK_UNLIKELY(heap->held_bytes > hak_secret.held_bytes)) let_go_surplus(heap);
-    return;
-  }
-
-  const hak_held_t held = heap->held[first % HAK_HELD];
-  if (HAK_UNLIKELY(hak_differs(&held.slab->local, heap))) {
-    let_go_surplus(heap);
-    return;
-  }
+  append(heap, slab, p, place, slack);
+  uint64_t bytes = heap->held_bytes + place;
+  const hak_held_t *oldest = &heap->held[heap->held_end % HAK_HELD];
+  HAK_IN_REGISTER(oldest);
+  const hak_held_t held = *oldest;
+  void *block = block_of(held);
+  uint64_t key = hak_seal_key(block);
   place = held.slab->size;
-  uint64_t *word = hak_seal_word(held.block, place);
-  value = hak_seal_read(held.block, place);
-  slack = hak_seal_slack(value ^ HAK_SEAL_HELD);
-  if (HAK_UNLIKELY(slack > place - HAK_TAIL ||
-                   !hak_seal_filled(held.block, hak_seal_span(place, slack)))) {
+  if (HAK_UNLIKELY(hak_differs(&held.slab->local, heap)) ||
+      HAK_UNLIKELY(!is_held(held, place, key)) ||
+      HAK_UNLIKELY(!hak_seal_filled(block, hak_seal_span(place, slack_of(held))))) {
+    heap->held_count = HAK_HELD;
+    heap->held_bytes = bytes;
     let_go_surplus(heap); // reports what is wrong, if anything is
     return;
   }
-  heap->held_first = first + 1;
-  heap->held_bytes -= place;
-  if (HAK_UNLIKELY(release_own(held.slab, held.block, word, value))) tell(heap, held.slab);
-  else if (HAK_UNLIKELY(heap->held_bytes > hak_secret.held_bytes)) let_go_surplus(heap);
+  heap->held_bytes = bytes -= place;
+  if (HAK_UNLIKELY(release_own(held.slab, block, place, key))) tell(heap, held.slab);
+  else if (HAK_UNLIKELY(bytes > hak_secret.held_bytes)) let_go_surplus(heap);
 }
 
 #endif
