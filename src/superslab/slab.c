@@ -209,7 +209,8 @@ uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (HAK_UNLIKELY(mask & remote)) { // freed here and by another thread
     size_t size = slab->size;
-    hak_misuse_double_free("free", slab->start + hak_low_bit(mask & remote) * size, size);
+    hak_misuse_double_free("free", slab->start + hak_low_bit(mask & remote) * size,
+                           size - HAK_TAIL);
     remote &= ~mask;
   }
   hak_store_relaxed(&slab->mask, mask | remote);

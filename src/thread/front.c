@@ -363,9 +363,10 @@ static bool not_ours(const void *p, const char *function) {
 
 // Reports p, which lies in a free slab.
 static bool in_free_slab(const void *p, const char *function, hak_slab_t *slab) {
-  if (slab->last_kind == HAK_KIND_L25) hak_misuse_double_free(function, p, hak_l25_usable(slab));
+  if (slab->last_kind == HAK_KIND_L25)
+    hak_misuse_double_free(function, p, hak_l25_usable(slab) - HAK_TAIL);
   else if (slab->last_kind != HAK_KIND_FREE)
-    hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)));
+    hak_misuse_double_free(function, p, hak_class_size(hak_slab_class(slab)) - HAK_TAIL);
   else if (hak_load_relaxed(&hak_registry.superslabs[hak_superslab_number(slab)].forgotten))
     hak_misuse("%s(%p): no live block: freed before, or never allocated; what was there was given "
                "back to the system",

@@ -22,7 +22,7 @@ HAK_COLD static bool twice(hak_remote_entry_t *entry, hak_slab_t *slab, const ch
   uint64_t count = entry->chain >> HAK_REMOTE_COUNT_SHIFT;
   for (uint64_t i = 1; i < count; i++) before = hak_link_get(before);
   entry->tail = (uint16_t)(uintptr_t)before;
-  hak_misuse_double_free(function, block, slab->size);
+  hak_misuse_double_free(function, block, slab->size - HAK_TAIL);
   return count != 0;
 }
 
@@ -82,7 +82,7 @@ static void push_tiny(hak_slab_t *slab, hak_remote_entry_t *entry, hak_heap_t *m
 HAK_COLD static void pushed_twice(hak_slab_t *slab, uint64_t blocks, hak_heap_t *mine,
                                   hak_heap_t *owner, unsigned all, const char *function) {
   size_t size = hak_class_size(hak_slab_class(slab));
-  hak_misuse_double_free(function, slab->start + hak_low_bit(blocks) * size, size);
+  hak_misuse_double_free(function, slab->start + hak_low_bit(blocks) * size, size - HAK_TAIL);
   pushed(slab, true, mine, owner, all); // queued: its remote word holds blocks
 }
 
@@ -208,7 +208,7 @@ void hak_remote_free_tiny(hak_heap_t *heap, hak_slab_t *slab, void *p, const cha
   if (entry->slab == index) {
     void *head = head_of(entry);
     if (HAK_UNLIKELY(head == p)) {
-      hak_misuse_double_free(function, p, slab->size);
+      hak_misuse_double_free(function, p, slab->size - HAK_TAIL);
       return;
     }
     hak_link_set(p, head);

@@ -315,6 +315,15 @@ static void twice_other_first(void) { // held back by the nursery that served th
   free(keep);
 }
 
+static void twice_trimmed(void) { // its slab has no live block any more, and no seal is looked at
+  static char *p[4000];
+  for (int i = 0; i < 4000; i++) p[i] = get(1000);
+  for (int i = 0; i < 4000; i++) free(p[i]);
+  malloc_trim(0);
+  expect("free(%p): double free of a 1016-byte block", (void *)p[2000]); // at most
+  free(hide(p[2000]));
+}
+
 static void *again_there(void *p) { return again(p, 100), NULL; }
 static void twice_own_first(void) {
   char *keep = get(100), *p = get(100);
@@ -520,7 +529,7 @@ static const struct {
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
     CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
     CASE(link_overwritten_handled), CASE(seal_overwritten_handled),
-    CASE(seal_overwritten), CASE(seal_one_bit), CASE(seal_slack), CASE(twice_apart), CASE(twice_long_after), CASE(twice_grown), CASE(twice_other_first),
+    CASE(seal_overwritten), CASE(seal_one_bit), CASE(seal_slack), CASE(twice_apart), CASE(twice_long_after), CASE(twice_trimmed), CASE(twice_grown), CASE(twice_other_first),
     CASE(twice_own_first), CASE(twice_at_once), CASE(links_overwritten), CASE(inside), CASE(inside_last),
     CASE(overflow_young), CASE(overflow_l2_young), CASE(written_young), CASE(twice_young), CASE(inside_young),
     CASE(not_reused_at_once), CASE(order_is_random),
