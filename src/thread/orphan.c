@@ -3,6 +3,8 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "thread/heap.h"
+#include "thread/quarantine.h"
+#include "thread/remote.h"
 #include "thread/ring.h"
 #include "thread/sparse.h"
 #include "thread/warm.h"
@@ -130,6 +132,10 @@ void hak_orphan_tend(void) {
   while (!heap && ++looks < LOOKS && looks < count);
   hak_store_relaxed(&last, id);
   if (!heap) return;
+  if (HAK_SECURE) { // a nursery's; no free lets these blocks go any more
+    hak_quarantine_flush(heap);
+    hak_remote_flush(heap);
+  }
   hak_heap_drain(heap);
   hak_warm_drop(heap); // a nursery's: it kept them for threads that did not come
   hak_ring_release_runs(heap);

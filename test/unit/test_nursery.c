@@ -143,18 +143,23 @@ static void *allocate_and_free_runs(void *unused) {
 
 // What a nursery keeps for its threads goes back once none has come for a while.
 static void keeps_nothing_for_ever(void) {
-  if (HAK_SECURE) return; // they are in quarantine
   set_up(1000000);
   unit_in_thread(allocate_and_free_runs, NULL);
   hak_heap_t *nursery = hak_heap_by_id(hak_heap_count());
   CHECK(nursery->nursery);
-  CHECK(nursery->kept_count != 0 || hak_option(L25_RING_CAP) == 0);
-  CHECK(nursery->spares != 0 || hak_option(WARM_POOL) == 0);
+  CHECK(HAK_SECURE || nursery->kept_count != 0 || hak_option(L25_RING_CAP) == 0);
+  CHECK(HAK_SECURE || nursery->spares != 0 || hak_option(WARM_POOL) == 0);
+#if HAK_SECURE
+  CHECK(nursery->held_count != 0);
+#endif
   for (unsigned i = 0; i < 2 * hak_heap_count(); i++) {
     nursery->looked_at = 0; // more than a second ago
     hak_orphan_tend();
   }
   CHECK(nursery->kept_count == 0 && nursery->spares == 0);
+#if HAK_SECURE
+  CHECK_EQUAL(nursery->held_count, 0);
+#endif
 }
 ISOLATED(keeps_nothing_for_ever)
 
