@@ -12,7 +12,7 @@
 //
 // A word belongs to the thread that its block belongs to: the one that allocates or frees it,
 // then the one with the heap that holds it back.
-// Tests: test/abort/secure.c, test/misuse.
+// Tests: test/unit/test_seal.c, test/abort/secure.c, test/misuse.
 
 #ifndef HAK_SUPERSLAB_SEAL_H
 #define HAK_SUPERSLAB_SEAL_H
@@ -90,8 +90,12 @@ HAK_INLINE uint64_t hak_seal_slack(uint64_t value) {
   return value << (64 - HAK_SEAL_SLACK_SHIFT) | value >> HAK_SEAL_SLACK_SHIFT;
 }
 
+// Both halves of the product: with the lower one alone, the difference of two keys would give away
+// the factor, and so all others.
 HAK_INLINE uint64_t hak_seal_key(const void *block) {
-  return (((uintptr_t)block ^ hak_secret.mix) * hak_secret.factor) | 1;
+  unsigned __int128 product =
+      (unsigned __int128)((uintptr_t)block ^ hak_secret.mix) * hak_secret.factor;
+  return ((uint64_t)(product >> 64) ^ (uint64_t)product) | 1;
 }
 
 // place: bytes of the block, that is, of its class, L2.5 run or mapping.
