@@ -173,6 +173,8 @@ BOTH(not_if_switched_off, 12000)
 
 // Heaps whose inbox others must leave alone: the thread vanished in a fork, or many threads come by.
 static void not_of_such_heaps(void) {
+  hak_process_init();
+  hak_option(COMMONS) = 0; // else the heap gives its slabs away from the second time on
   for (unsigned which = 0; which < 3; which++) {
     set_up();
     hak_heap_t *mine = hak_tls_heap;

@@ -456,6 +456,7 @@ static void fits_beside_threads(void) {
 }
 ISOLATED(fits_beside_threads)
 
+#if !SANITIZED // they read limits themselves before they are ready for code that they instrument
 // Fitting reads the limit once more amid its work: then amid_fit is called, once.
 static void (*amid_fit)(void);
 int limit_of(int resource, struct rlimit *limit) __asm__("getrlimit");
@@ -501,6 +502,7 @@ static void one_fits_at_a_time(void) {
   CHECK(fitted);
 }
 ISOLATED(one_fits_at_a_time)
+#endif
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -520,7 +522,9 @@ int main(void) {
     ISOLATED_TEST(fits_beside_threads),
     ISOLATED_TEST(fits_beside_threads),
     ISOLATED_TEST(fits_beside_threads),
+#if !SANITIZED
     ISOLATED_TEST(one_fits_at_a_time),
+#endif
   };
   return RUN(tests);
 }
