@@ -341,8 +341,11 @@ static void prewarm(void) {
 }
 ISOLATED(prewarm)
 
-// Empty SuperSlabs that no thread needed go within ten seconds, in a child too.
-static void wait_until_idle_memory_is_back(void) {
+// Empty SuperSlabs that no thread needed go within ten seconds.
+static void background(void) {
+  options(4, 3);
+  hak_option(BACKGROUND) = 1;
+  hak_background_start();
   hak_option(LRU_SHARE) = 0;
   fill_slabs(0, SLABS);
   CHECK(hak_mapped.superslab_bytes >= 12 * 2 * MIB);
@@ -351,23 +354,6 @@ static void wait_until_idle_memory_is_back(void) {
   CHECK(hak_mapped.superslab_bytes > 0);
   for (unsigned i = 0; i < 100 && hak_mapped.superslab_bytes > 0; i++) hak_os_sleep_ms(100);
   CHECK_EQUAL(hak_mapped.superslab_bytes, 0);
-}
-static void background(void) {
-  options(4, 3);
-  hak_option(BACKGROUND) = 1;
-  hak_background_start();
-  wait_until_idle_memory_is_back();
-// TSan has no threads after such a fork, and qemu cannot fork while it has two.
-#if !defined(__SANITIZE_THREAD__) && !HAK_TSAN && !EMULATED
-  pid_t pid = fork();
-  if (pid == 0) {
-    wait_until_idle_memory_is_back();
-    _exit(0);
-  }
-  int status;
-  CHECK(waitpid(pid, &status, 0) == pid);
-  CHECK_EQUAL(status, 0);
-#endif
 }
 ISOLATED(background)
 
