@@ -300,7 +300,7 @@ void hak_os_close(int fd) {
 bool hak_os_file(int fd, hak_os_file_t *file) {
   KEEP_ERRNO;
   struct stat stat;
-  if (fstat(fd, &stat) != 0) return false;
+  if (syscall(SYS_fstat, fd, &stat) != 0) return false; // fstat may be a wrapper that allocates
   *file = (hak_os_file_t){stat.st_dev, stat.st_ino};
   return true;
 }
@@ -319,12 +319,17 @@ bool hak_os_read_text(const char *path, char *text, size_t size) {
   return n > 0;
 }
 
-// Waits until fd takes more; false after the time until, for its reader may have stopped for good.
+// Waits until fd takes more; false after the time until, for its reader may have stopped for good:
+// then no later write waits for one, until a write succeeds. Relaxed: it only steers that.
+static _Atomic bool stuck;
 static bool wait_for_room(int fd, uint64_t until) {
   uint64_t now = hak_os_clock_ms(), rest = now < until ? until - now : 0;
   struct timespec time = {(time_t)(rest / 1000), (long)(rest % 1000 * 1000000)};
   struct pollfd room = {.fd = fd, .events = POLLOUT};
-  return rest > 0 && (syscall(SYS_ppoll, &room, 1, &time, NULL, 0) > 0 || errno == EINTR);
+  if (hak_load_relaxed(&stuck)) return false;
+  if (rest > 0 && (syscall(SYS_ppoll, &room, 1, &time, NULL, 0) > 0 || errno == EINTR)) return true;
+  hak_store_relaxed(&stuck, true);
+  return false;
 }
 
 // A closed pipe and a file that may not grow are errors like others: the thread gets no signal for
@@ -347,6 +352,8 @@ bool hak_os_write(int fd, const char *text, size_t length) {
     if (n <= 0) break;
     text += n;
     length -= (size_t)n;
+    until = 0;
+    hak_store_relaxed(&stuck, false);
   }
   uint64_t taken = ours & ~pending;
   if (length > 0 && blocked && (errno == EPIPE || errno == EFBIG))

@@ -77,10 +77,16 @@ static void messages(void **state) {
   assert_string_equal(read_pipe(), "hakmem: this is 1\nhakmem: beware\nhakmem: errors are\n");
 }
 
-static void *read_late(void *unused) {
+static void *read_late(void *filled) {
+  static char rest[1 << 17];
   nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+  for (size_t left = *(size_t *)filled; left > 0;) {
+    ssize_t n = read(pipe_ends[0], rest, left);
+    assert_true(n > 0);
+    left -= (size_t)n;
+  }
   read_pipe();
-  return unused;
+  return NULL;
 }
 
 // A non-blocking descriptor takes a part of what is written, then nothing until somebody reads.
@@ -90,8 +96,13 @@ static void slow_reader(void **state) {
   fcntl(pipe_ends[1], F_SETFL, O_NONBLOCK);
   fcntl(pipe_ends[1], F_SETPIPE_SZ, 4096);
   hak_print_t out = {.fd = dup(pipe_ends[1])};
+  static char full[1 << 17];
+  size_t filled = 0; // the pipe's size depends on the OS page
+  for (ssize_t n; (n = write(out.fd, full, 512)) > 0;) filled += (size_t)n;
+  assert_int_equal(errno, EAGAIN);
+  assert_true(filled < sizeof full);
   pthread_t reader;
-  assert_int_equal(pthread_create(&reader, NULL, read_late, NULL), 0);
+  assert_int_equal(pthread_create(&reader, NULL, read_late, &filled), 0);
   for (uint64_t i = 0; i < sizeof got / 8 - 1; i++) hak_print(&out, "%8u", i);
   hak_print_flush(&out);
   close(out.fd);
