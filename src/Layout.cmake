@@ -5,6 +5,12 @@
 # looks otherwise, orders as it always does. Needs -ffunction-sections and -fdata-sections.
 function(hak_layout target)
   separate_arguments(flags NATIVE_COMMAND "${CMAKE_C_FLAGS} ${CMAKE_SHARED_LINKER_FLAGS}")
+  if(CMAKE_C_COMPILER_TARGET)
+    list(APPEND flags --target=${CMAKE_C_COMPILER_TARGET})
+  endif()
+  if(CMAKE_SYSROOT)
+    list(APPEND flags --sysroot=${CMAKE_SYSROOT})
+  endif()
   execute_process(
     COMMAND ${CMAKE_C_COMPILER} ${flags} -shared -nostdlib ${ARGN} -Wl,--verbose -x c /dev/null -o /dev/null
     OUTPUT_VARIABLE script ERROR_QUIET)

@@ -11,7 +11,8 @@ compiler split off and no program executes. Then come the small variables and ta
 exists does no harm, and a new function comes behind the others.
 
 --check writes nothing. It fails unless all that the first program executes lies within the
-library's first 64 KiB.
+library's first 64 KiB; with another compiler than the list's, or without valgrind, it is skipped
+(status 77).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import bisect
 import collections
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,9 +52,10 @@ PROGRAMS = [
     [sys.executable, "-c", "print(len(str([{'n': str(i)} for i in range(20000)])))"],
 ]
 
+SKIPPED = 77
 HEAD = """\
 # The library's functions by the number of programs that execute them, and its small variables:
-# what the linker places first. Written by tools/layout.py.
+# what the linker places first. Written by tools/layout.py; names of {compiler}.
 """
 
 
@@ -123,12 +126,23 @@ def write(library: Path, build: Path) -> None:
             lines[name if rare.get(name, address) in programs else f"{name}.hot"] = None
     small = dict(sorted(symbols.variables, key=lambda v: (v[1], v[0])))
     small = [name for name, size in small.items() if size < LARGE or name == "first_heap"]
-    LIST.write_text(HEAD + "".join(f"{name}\n" for name in lines) + "\n" + "".join(f"{name}\n" for name in small))
+    LIST.write_text(HEAD.format(compiler=compiler_of(library)) + "".join(f"{name}\n" for name in lines) + "\n" + "".join(f"{name}\n" for name in small))
     print(f"{LIST}: {len(lines)} functions, {len(small)} variables, "
           f"{sum(symbols.functions[a][0] for a in programs)} bytes of code")
 
 
+def compiler_of(library: Path) -> str:
+    """Such as "gcc 12": later versions split functions otherwise."""
+    text = subprocess.run(["readelf", "-p", ".comment", str(library)], capture_output=True, text=True).stdout
+    found = re.search(r"GCC: .*?(\d+)\.\d+\.\d+", text)
+    return f"gcc {found[1]}" if found else "another compiler"
+
+
 def check(library: Path, build: Path) -> None:
+    compiler = compiler_of(library)
+    if not shutil.which("valgrind") or f"names of {compiler}.\n" not in LIST.read_text():
+        print(f"skipped: no valgrind, or src/layout.txt is not of {compiler}")
+        sys.exit(SKIPPED)
     symbols = Symbols(library)
     behind = {symbols.function(a) for a in executed(PROGRAMS[0], library, build) if a >= WINDOW}
     names = sorted(symbols.functions[a][1][0] if a is not None else "?" for a in behind)

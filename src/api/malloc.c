@@ -136,7 +136,8 @@ HAK_NOINLINE static bool resize_l25(hak_slab_t *slab, size_t size) {
 HAK_INLINE void *resize_in_place(const hak_block_t *block, void *p, size_t size) {
   if (block->kind == HAK_KIND_GUARD) return NULL; // the block ends where its page does
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable ? p : NULL;
-  if (block->kind == HAK_KIND_L25 && size > HAK_L2_MAX) {
+  // One that is smaller than such blocks are (scarce.h) is treated as they are when it grows.
+  if (block->kind == HAK_KIND_L25 && (size > HAK_L2_MAX || size + HAK_TAIL > block->place)) {
     if (!resize_l25(block->slab, size + HAK_TAIL)) return NULL;
     if (hak_l25_usable(block->slab) > block->place) hak_seal_remove(p, block->place);
     return p;
@@ -230,29 +231,27 @@ static void cut_in_place(const hak_block_t *block, void *p, size_t size) {
   else if (block->kind == HAK_KIND_FREE) (void)hak_huge_resize(p, size);
 }
 
-// A huge block that mremap could not make longer moves. If there is no memory for another block
-// either, gives back what is kept: it may be enough for the growth alone.
-static HAK_COLD void *grow_huge(void *p, size_t usable, size_t size, const char *function) {
+// A block above 56 KiB that could not grow in place moves. If there is no memory for another block
+// either, what was given back for it, in vain, may be enough for the growth alone.
+static HAK_COLD void *grow(void *p, size_t usable, size_t size, const char *function) {
   int before = errno;
   void *q = move(p, usable, size, function);
-  if (q || !hak_huge_cache_may_serve(size - usable)) return q;
-  (void)hak_trim(0);
-  if (!(q = hak_huge_resize(p, size + HAK_TAIL))) return NULL;
+  hak_block_t block;
+  if (q || !hak_front_find(p, function, &block)) return q;
+  if (block.kind == HAK_KIND_L25) {
+    if (!hak_api_resize_here(&block, p, size)) return NULL;
+    q = p;
+  } else {
+    if (!hak_huge_cache_may_serve(size - usable)) return NULL;
+    hak_heap_t *heap = hak_heap_enter();
+    hak_heap_reclaim(heap); // the move did so only if that could serve a mapping of the whole size
+    if (heap) hak_heap_leave(heap);
+    if (!(q = hak_huge_resize(p, size + HAK_TAIL))) return NULL;
+    reseal_any(q, size);
+  }
   errno = before; // move set it
-  reseal_any(q, size);
-  count(HAK_STAT_realloc_remap);
+  count(q == p ? HAK_STAT_realloc_in_place : HAK_STAT_realloc_remap);
   return q;
-}
-
-// The same for an L2.5 block with no room behind it: what the move gave back may have been there.
-HAK_NOINLINE static void *grow_l25(const hak_block_t *block, void *p, size_t size,
-                                   const char *function) {
-  int before = errno;
-  void *q = move(p, block->usable, size, function);
-  if (q || !hak_api_resize_here(block, p, size)) return q;
-  errno = before;
-  count(HAK_STAT_realloc_in_place);
-  return p;
 }
 
 static void *resize(void *p, size_t size, const char *function) {
@@ -266,10 +265,8 @@ static void *resize(void *p, size_t size, const char *function) {
   bool moves = block.kind == HAK_KIND_L25 && size > HAK_L2_MAX && size < block.usable / 2;
   void *q = moves ? NULL : resize_in_place(&block, p, size);
   if (!q) {
-    if (block.kind == HAK_KIND_FREE && size > block.usable)
-      return grow_huge(p, block.usable, size, function);
-    if (block.kind == HAK_KIND_L25 && size > block.usable)
-      return grow_l25(&block, p, size, function);
+    if (size > block.usable && (block.kind == HAK_KIND_FREE || block.kind == HAK_KIND_L25))
+      return grow(p, block.usable, size, function);
     q = move(p, block.usable, size, function);
     if (q == p) cut_in_place(&block, p, size);
     return q;
@@ -332,7 +329,9 @@ static bool shrunk_to(const hak_block_t *block, size_t size) {
 
 // Or may have grown it to size by steps.
 static bool grown_to(const hak_block_t *block, size_t size) {
-  bool can = !HAK_SECURE && (block->kind == HAK_KIND_TINY || block->kind == HAK_KIND_L2);
+  // The block that it asked for is never huge, and an L2.5 one only where memory is short (scarce.h).
+  bool can = !HAK_SECURE && (block->kind == HAK_KIND_TINY || block->kind == HAK_KIND_L2 ||
+                             block->kind == HAK_KIND_L25);
   return can && size <= block->usable && served_by(block, 1, size + size / 4);
 }
 

@@ -308,7 +308,7 @@ struct hak_heap {
   uint64_t used[2];     // bit c: class c had a front when the last thread left (warm.c)
   uint32_t spares;      // slabs of SPARE runs, and SPARE slabs, of all classes
   uint32_t drainings;   // hak_pool_counts.draining at the last look through the SPARE slabs
-  uint32_t reclaim_met; // the last request of hak_heap_reclaim_all it has followed
+  uint32_t reclaim_met; // the last request to give memory back (protocol T1) it has followed
   uint8_t others;       // slabs in a row that remote frees brought back (thread/commons.c)
   uint8_t given;        // slabs in a row given to a commons
   uint8_t common_next;  // the commons to be tended next

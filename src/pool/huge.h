@@ -1,6 +1,6 @@
-// huge.h: blocks above 1 MiB (or aligned to more than that, or shrunk from that size): each is a
-// 2 MiB-aligned mapping, described by its pagemap entry alone. Mappings of freed blocks are
-// kept for a while (pool/huge_cache.h).
+// huge.h: blocks above 1 MiB (or aligned to more than that, or shrunk from that size, or above
+// 56 KiB where there is no memory for a SuperSlab): each is a 2 MiB-aligned mapping, described by
+// its pagemap entry alone. Mappings of freed blocks are kept for a while (pool/huge_cache.h).
 //
 // Any thread may call anything. Tests: test/unit/test_huge.c.
 

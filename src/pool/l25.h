@@ -1,4 +1,5 @@
-// l25.h: blocks above 56 KiB and up to 1 MiB: each is a run of slabs with one block.
+// l25.h: blocks above 56 KiB and up to 1 MiB: each is a run of slabs with one block. Where memory
+// is short, a smaller request may get a slab as such a block (thread/scarce.h).
 //
 // No owner: any thread allocates and frees through the shared pool. A block has the
 // OS pages that its request needs; the rest of its last slab is never touched. The

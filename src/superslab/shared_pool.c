@@ -252,8 +252,10 @@ static void committed_one(void) {
   }
 }
 
-// There is no memory for another SuperSlab: looks at all, as a search may have passed over a run.
+// There is no memory for another SuperSlab: looks at all, as a search for a run may have passed over
+// it if its length is no power of two or its place matters.
 HAK_COLD static bool find_anywhere(unsigned n, unsigned more, hak_claim_t *claim) {
+  if ((n & (n - 1)) == 0 && more < HAK_SLABS_PER_SUPERSLAB) return false;
   for (uint32_t number = 1, end = hak_superslab_count(); number < end; number++)
     if (claim_in(number, n, more, claim)) return true;
   return false;

@@ -197,7 +197,7 @@ static uint32_t collect_tiny(hak_slab_t *slab, uint64_t remote) {
 uint32_t hak_slab_collect(hak_slab_t *slab, bool dequeue) {
   uint64_t remote;
   bool tiny = hak_slab_kind(slab) == HAK_KIND_TINY;
-  // Acquire: pairs with the release in push (thread/remote.c) and deserted (thread/relief.c):
+  // Acquire: pairs with the release in push (thread/remote.c) and all_freed (thread/relief.c):
   // the chain's links are there. Release, in the exchange: a later push finds the slab as this
   // thread leaves it.
   if (dequeue) remote = hak_exchange_acq_rel(&slab->remote, (uint64_t)0);

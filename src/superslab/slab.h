@@ -33,7 +33,7 @@ HAK_INLINE void hak_slab_set_place(hak_slab_t *slab, hak_place_t place) {
 // Makes a slab FULL, PARTIAL or SPARE. For a slab that becomes FULL it is the last thing that
 // its owner does.
 HAK_INLINE void hak_slab_settle(hak_slab_t *slab, hak_place_t place) {
-  // Release: pairs with the acquires in deserted (thread/relief.c) and hak_slab_is_partial_of.
+  // Release: pairs with the acquires in all_freed (thread/relief.c) and hak_slab_is_partial_of.
   hak_store_release(&slab->place, (uint8_t)place);
 }
 

@@ -77,8 +77,9 @@ static hak_slab_t *next_slab(hak_heap_t *heap, unsigned c) {
   if ((slab = acquire(heap, c)) != NULL) return slab;
   hak_heap_set_front(heap, c, &hak_slab_none);
   hak_heap_reclaim(heap); // out of memory: the memory that is kept may suffice
-  if (!(slab = hak_scarce_take(heap, c)) && !(slab = acquire(heap, c)))
-    hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
+  if ((slab = hak_scarce_take(heap, c)) != NULL)
+    hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
+  else if ((slab = acquire(heap, c)) == NULL) hak_heap_count_stat(heap, HAK_STAT_refill_failed, 1);
   return slab;
 }
 
@@ -224,41 +225,36 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, want_t want, bool *zeroed) 
   return take_l2(heap, ring, slab, mask, zeroed);
 }
 
-static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
-  if ((size | alignment) >= HAK_ADDRESS_END) return NULL; // nothing is reclaimed for it
-  hak_heap_tend_shared();
+static void *alloc_mapping(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   void *p = hak_huge_alloc(size, alignment, zeroed != NULL);
-  if (!p && hak_huge_cache_may_serve(size))
-    hak_heap_reclaim(heap), p = hak_huge_alloc(size, alignment, zeroed != NULL);
   if (!p) return NULL;
   if (zeroed) *zeroed = true;
   hak_heap_count_stat(heap, HAK_STAT_huge_alloc, 1);
   return p;
 }
 
+static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
+  if ((size | alignment) >= HAK_ADDRESS_END) return NULL; // nothing is reclaimed for it
+  hak_heap_tend_shared();
+  void *p = alloc_mapping(heap, size, alignment, zeroed);
+  if (p || !hak_huge_cache_may_serve(size)) return p;
+  hak_heap_reclaim(heap);
+  return alloc_mapping(heap, size, alignment, zeroed);
+}
+
 static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
   hak_tend(heap);
   hak_slab_t *kept = hak_ring_take_run(heap, hak_l25_slabs(size), alignment);
   bool fresh = false;
-  void *p = kept ? hak_l25_make(kept, size, alignment > 1) : hak_l25_alloc(size, alignment, &fresh);
-  if (!p) hak_heap_reclaim(heap), p = hak_l25_alloc(size, alignment, &fresh);
-  if (!p) return alloc_huge(heap, size, alignment, zeroed); // that needs less than a SuperSlab
+  void *p = kept ? hak_l25_make(kept, size, alignment > 1) : NULL;
+  for (bool again = false; !p && !(p = hak_l25_alloc(size, alignment, &fresh)); again = true) {
+    void *mapping = alloc_mapping(heap, size, alignment, zeroed); // it needs less than a SuperSlab
+    if (mapping || again) return mapping;
+    hak_heap_reclaim(heap);
+  }
   if (kept) hak_heap_count_stat(heap, HAK_STAT_l25_ring, 1);
   if (zeroed) *zeroed = fresh;
   hak_heap_count_stat(heap, HAK_STAT_l25_alloc, 1);
-  return p;
-}
-
-// Hands a block out for a request of size bytes; the secure library seals it for that size. place:
-// bytes of the block.
-HAK_INLINE void *hand_out_of(void *p, size_t place, size_t size) {
-  hak_seal_resize(p, place, size);
-  return p;
-}
-static void *hand_out(void *p, HAK_UNUSED size_t size) {
-#if HAK_SECURE
-  if (p && !hak_guard_owns(p)) hak_seal_resize(p, hak_front_place(p), size);
-#endif
   return p;
 }
 
@@ -269,7 +265,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, want_t want, bool *zeroed) {
     if (guarded) return guarded;
   }
   void *p = HAK_UNLIKELY(hak_tls_heap == &hak_heap_none) ? hak_nursery_hit(size) : NULL;
-  if (p) return hand_out(p, size);
+  if (p) return hak_front_sealed(p, size);
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap) && !(heap = hak_heap_enter_again())) return NULL;
   size_t total = size + HAK_TAIL;
@@ -279,7 +275,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, want_t want, bool *zeroed) {
   else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, 1, zeroed);
   else p = alloc_huge(heap, total, 1, zeroed);
   hak_heap_leave(heap);
-  return hand_out(p, size);
+  return hak_front_sealed(p, size);
 }
 
 HAK_NOINLINE static void *alloc_turned(hak_slab_t *front, size_t size, bool *zeroed) {
@@ -307,11 +303,13 @@ static void *alloc_above_tiny(size_t size, want_t want, bool *zeroed) {
   uint64_t mask = hak_load_relaxed(&slab->mask);
   if (mask == 0 && ring->count == 0 && want == ANY && hak_load_relaxed(&heap->inbox) == 0) {
     void *p = heap != &hak_heap_none ? borrow(heap, c + HAK_TINY_CLASSES, zeroed) : NULL;
-    return p ? hand_out(p, size) : alloc_any(size, NOT_LENT, zeroed);
+    return p ? hak_front_sealed(p, size) : alloc_any(size, NOT_LENT, zeroed);
   }
   if (mask == 0 || ring->count != 0) return alloc_any(size, want, zeroed);
   ring->missed = true;
-  return hand_out_of(take_l2(heap, ring, slab, mask, zeroed), ring->size, size);
+  void *p = take_l2(heap, ring, slab, mask, zeroed);
+  hak_seal_resize(p, ring->size, size);
+  return p;
 }
 
 void *hak_front_alloc(size_t size, bool *zeroed) {
@@ -338,7 +336,7 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
   // Guarded blocks of the rounded size are aligned as well: they end where a page ends.
   size_t rounded = alignment <= HAK_SLAB_SIZE ? hak_aligned_size(total, alignment) : SIZE_MAX;
   if (rounded <= HAK_L2_MAX)
-    return hand_out(alloc_unaligned(rounded - HAK_TAIL, OWN, zeroed), size);
+    return hak_front_sealed(alloc_unaligned(rounded - HAK_TAIL, OWN, zeroed), size);
   hak_heap_t *heap = hak_heap_enter();
   if (HAK_UNLIKELY(!heap) && !(heap = hak_heap_enter_again())) return NULL;
   if (HAK_UNLIKELY(hak_load_relaxed(&heap->nursery))) hak_nursery_takes(total);
@@ -346,7 +344,7 @@ void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {
                 ? alloc_l25(heap, total ? total : 1, alignment, zeroed)
                 : alloc_huge(heap, total, alignment, zeroed);
   hak_heap_leave(heap);
-  return hand_out(p, size);
+  return hak_front_sealed(p, size);
 }
 
 // ---------------------------------------------------------------------------

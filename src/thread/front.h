@@ -51,6 +51,10 @@ void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
 size_t hak_front_place(const void *p);
 // hak_front_find for tiny and L2 blocks, of any thread, whose seal is whole. False: look closer.
 bool hak_front_find_sealed(const void *p, hak_block_t *block);
+// Seals p, unless it is NULL or guarded, as a block of size bytes. Returns p.
+void *hak_front_sealed(void *p, size_t size);
+#else
+HAK_INLINE void *hak_front_sealed(void *p, HAK_UNUSED size_t size) { return p; }
 #endif
 
 // A block leaves the free list of a tiny slab; next becomes its head.

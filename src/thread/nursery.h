@@ -25,7 +25,7 @@ void *hak_nursery_hit(size_t size);
 hak_heap_t *hak_nursery_grow_up(void);
 // A block of size bytes is about to be taken out of a nursery. Returns the size to take instead.
 size_t hak_nursery_takes(size_t size);
-// Carries out a request of hak_heap_reclaim_all in the nurseries that no thread has.
+// Gives back what the nurseries keep that no thread has.
 void hak_nursery_reclaim(void);
 void hak_nursery_after_fork(void);
 

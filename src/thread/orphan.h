@@ -29,7 +29,7 @@ void hak_orphan_let_go(hak_heap_t *heap);
 void hak_orphan_reclaim(void);
 // Takes back what others freed into one orphan or deserted nursery, the next one each time, and
 // gives back its pages that were idle already at the previous look (thread/sparse.h), and what the
-// nursery kept for its threads.
+// nursery kept for its threads; in the secure library its quarantine too.
 void hak_orphan_tend(void);
 // In the child of a fork. mine: the only heap that it still uses, or hak_heap_none.
 void hak_orphan_after_fork(hak_heap_t *mine);

@@ -9,6 +9,7 @@
 #if HAK_SECURE
 
 _Static_assert((HAK_HELD & (HAK_HELD - 1)) == 0, "held_end wraps around");
+_Static_assert(HAK_ADDRESS_BITS <= 48, "an address and a slack in one word");
 
 // Releases a block that is not in a tiny slab of this heap.
 HAK_NOINLINE static void release_other(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place) {

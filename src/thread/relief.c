@@ -38,8 +38,8 @@ static bool all_freed(hak_slab_t *slab) {
 static void take(hak_heap_t *mine, hak_slab_t *slab, hak_parcel_t *parcel) {
   hak_fetch_add_relaxed(&hak_slab_owner(slab)->taken[hak_slab_class(slab)], 1u);
   hak_store_relaxed(&slab->remote, (uint64_t)0); // no block is live: nobody else writes it
-  // Acquire: pairs with the release in has_unseen (scarce.c): the owner, if it has taken the slab
-  // for its own, read no word of a later owner.
+  // Acquire: pairs with the release in has_unseen (scarce.c): what the owner read there is older
+  // than anything that a later owner writes.
   (void)hak_exchange_acq_rel(&slab->local, (hak_heap_t *)NULL);
   hak_slab_clear(slab);
   hak_pool_release_with(slab, slab->run, parcel);

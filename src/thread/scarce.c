@@ -2,6 +2,7 @@
 
 #include "core/options.h"
 #include "pool/l25.h"
+#include "superslab/pool_index.h"
 #include "superslab/slab.h"
 #include "thread/commons.h"
 #include "thread/ring.h"
@@ -13,8 +14,10 @@ static bool has_unseen(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
   if (owner != heap || hak_slab_kind(slab) != HAK_KIND_TINY || hak_slab_class(slab) != c ||
       hak_slab_place(slab) != HAK_PLACE_FULL || hak_slab_live_tiny(slab) >= hak_classes[c].capacity)
     return false;
-  // Release: pairs with the acquire in take (relief.c). If relief has the slab, or will, this fails,
-  // or what was read above are heap's own words: then it is stable, as its blocks are not all live.
+  // Succeeds only if the slab has been heap's since local was read, so that all of the above are
+  // heap's own words. Blocks in the remote word are live here: as fewer than the capacity are, not
+  // all blocks are in that word, and relief leaves such a slab alone. Release: pairs with the
+  // acquire in take (relief.c).
   return hak_cas_acq_rel(&slab->local, &owner, heap);
 }
 
@@ -23,6 +26,7 @@ static bool has_unseen(hak_heap_t *heap, hak_slab_t *slab, unsigned c) {
 static void bring_all_back(hak_heap_t *heap, unsigned c) {
   if (hak_warm_slabs(heap, c) == 0) return;
   for (uint32_t number = 1, end = hak_superslab_count(); number < end; number++) {
+    if (hak_index_has(HAK_INDEX_COLD, number)) continue; // without memory
     // Relaxed: heap's own slabs are not free.
     uint32_t used = ~(uint32_t)hak_load_relaxed(&hak_registry.superslabs[number].free_mask);
     for (; used != 0; used &= used - 1) {
@@ -40,7 +44,6 @@ hak_slab_t *hak_scarce_take(hak_heap_t *heap, unsigned c) {
     bring_all_back(heap, c);
     slab = hak_warm_take(heap, c);
   }
-  if (slab) hak_heap_count_stat(heap, HAK_STAT_refill_adopt, 1);
   return slab;
 }
 

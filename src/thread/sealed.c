@@ -5,6 +5,7 @@
 #include "pool/huge.h"
 #include "pool/l25.h"
 #include "thread/front.h"
+#include "thread/guard.h"
 
 #if HAK_SECURE
 
@@ -25,6 +26,11 @@ void *hak_front_pop_for(hak_slab_t *slab, size_t size) {
   void *block = hak_front_pop(slab);
   hak_seal_new(block, slab->size, size, hak_seal_key(block));
   return block;
+}
+
+void *hak_front_sealed(void *p, size_t size) {
+  if (p && !hak_guard_owns(p)) hak_seal_resize(p, hak_front_place(p), size);
+  return p;
 }
 
 size_t hak_front_place(const void *p) {

@@ -130,7 +130,7 @@ ISOLATED(blocks_of_larger_classes)
 
 // A slab will do where no run of the class is free. Blocks of it grow and shrink.
 static void slabs_of_their_own(void) {
-  enum { SIZE = 50000, SLAB = 60000, SHORT = 6000, STEP = 2 };
+  enum { SIZE = 50000, LONG = 55000, SLAB = 60000, SHORT = 6000, STEP = 2 };
   begin();
   no_more_memory();
   unsigned n = use_up(SLAB), gone = (n + STEP - 1) / STEP;
@@ -139,6 +139,7 @@ static void slabs_of_their_own(void) {
   CHECK(hak_malloc(SIZE) == NULL);
   char *p = blocks[STEP];
   CHECK((p = hak_realloc(p, SIZE + 500)) != NULL && filled(p, SIZE, STEP));
+  CHECK((p = hak_realloc(p, LONG)) != NULL && filled(p, SIZE, STEP)); // other OS pages of the slab
   CHECK((p = hak_realloc(p, SHORT)) != NULL && (p = hak_realloc(p, SIZE)) != NULL);
   CHECK(filled(p, SHORT, STEP));
   fill(blocks[STEP] = p, SIZE, STEP);
@@ -218,6 +219,10 @@ static void mappings_of_their_own(void) {
   hak_os_fault(HAK_FAULT_COMMIT, 0, false);
   for (unsigned n = 0; n < 20; n++) {
     char *p = mapped(hak_malloc, SIZE), *q = mapped(zeros, SIZE), *r = mapped(aligned, SIZE);
+    uint32_t requests = hak_heap_requests;
+    hak_free(p);
+    CHECK((p = hak_malloc(SIZE)) != NULL);
+    CHECK_EQUAL(hak_heap_requests, requests); // the kept mapping serves, and nothing is given back
     CHECK(all_zero(q, SIZE) && (uintptr_t)r % (MIB / 2) == 0);
     fill(p, SIZE, n), fill(q, SIZE, n + 1), fill(r, SIZE, n + 2);
     CHECK((p = hak_realloc(p, SHORT)) != NULL && filled(p, SHORT, n));
@@ -269,11 +274,15 @@ ISOLATED(growth_into_what_is_kept)
 static void asks_now_and_then(void) {
   enum { MS = 50 };
   begin();
-  hak_free(hak_malloc(1));
-  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT, 0, false);
+  void *p = hak_malloc(4 * MIB);
+  CHECK(p != NULL);
+  hak_os_fault(HAK_FAULT_MAP | HAK_FAULT_COMMIT | HAK_FAULT_REMAP, 0, false);
   uint32_t before = hak_heap_requests;
   uint64_t from = hak_os_clock_ms();
-  for (unsigned i = 0; i < 100; i++) CHECK(hak_malloc(i % 2 ? MIB : 4 * MIB) == NULL);
+  for (unsigned i = 0; i < 100; i++) {
+    CHECK(hak_malloc(i % 2 ? MIB : 4 * MIB) == NULL);
+    CHECK(hak_realloc(p, 8 * MIB) == NULL);
+  }
   uint32_t asked = hak_heap_requests - before;
   CHECK(asked >= 1 && asked <= (hak_os_clock_ms() - from) / MS + 1);
   before = hak_heap_requests;

@@ -492,7 +492,8 @@ static void one_fits_at_a_time(void) {
   CHECK(hak_superslab_acquire(false) != 0);
   alarm(100); // instead of for ever
   fit_and_note();
-  if (!fitted) return; // nothing is reserved
+  if (hak_registry.base == 0) return; // nothing is reserved
+  CHECK(fitted);
   amid_fit = fit_and_note;
   hak_superslab_fit(SIZE_MAX);
   CHECK(!fitted);
