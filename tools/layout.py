@@ -7,8 +7,8 @@ The linker places what src/layout.txt names first and in its order (src/Layout.c
 kernel maps a file by 64 KiB at a touch, so the fewer of these parts hold what runs, the less of
 the library is resident (docs/decisions/0044-layout.md). Functions come first that most of
 PROGRAMS execute, under callgrind; NAME.hot stands for a function without the rare part that the
-compiler split off and no program executes. Then come the small variables and tables. A name that no longer
-exists does no harm, and a new function comes behind the others.
+compiler split off and no program executes. Then come the small variables and tables. A name that
+no longer exists does no harm, and a new function comes behind the others.
 
 --check writes nothing. It fails unless all that the first program executes lies within the
 library's first 64 KiB; with another compiler than the list's, or without valgrind, it is skipped
@@ -88,16 +88,9 @@ def executed(program: list[str], library: Path, build: Path) -> set[int]:
     path = build / "bench" / program[0]
     command = [str(path) if path.exists() else program[0], *program[1:]]
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "callgrind.out"
-        done = subprocess.run(
-            ["valgrind", "-q", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no",
-             f"--callgrind-out-file={out}", *command],
-            env=os.environ | {"LD_PRELOAD": loadable(str(library))}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", timeout=600)
-        if done.returncode != 0 or not out.exists():
-            sys.exit(f"{' '.join(command)}: {done.returncode} {done.stderr[-300:]}")
-        with open(out, encoding="utf-8", errors="replace") as f:
-            counts = callgrind.parse(f)
+        done, counts = callgrind.count(command, str(library), folder, os.environ)
+    if done.returncode != 0 or counts is None:
+        sys.exit(f"{' '.join(command)}: {done.returncode} {done.stderr[-300:]}")
     ours = os.path.realpath(loadable(str(library)))
     found = {address for name, _, address in counts if os.path.realpath(name) == ours}
     if not found:

@@ -44,14 +44,22 @@ def profile(counts, library):
     return result
 
 
-def run(command, library, folder, environment):
-    """Profile of a run of command; None and the reason if it failed."""
+def count(command, library, folder, environment):
+    """How a run of command with the library preloaded ended, and its counts; None if there are none."""
     out = os.path.join(folder, "callgrind.out")
     done = subprocess.run(["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
                            "--compress-pos=no", f"--callgrind-out-file={out}", *command],
-                          env=environment | {"LD_PRELOAD": loadable(library.path)}, stdin=subprocess.DEVNULL,
+                          env=environment | {"LD_PRELOAD": loadable(library)}, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if not os.path.exists(out):
-        return None, f"callgrind ended with {done.returncode}: {done.stderr.strip()[-300:]}"
+        return done, None
     with open(out, encoding="utf-8", errors="replace") as f:
-        return profile(parse(f), library), None
+        return done, parse(f)
+
+
+def run(command, library, folder, environment):
+    """Profile of a run of command; None and the reason if it failed."""
+    done, counts = count(command, library.path, folder, environment)
+    if counts is None:
+        return None, f"callgrind ended with {done.returncode}: {done.stderr.strip()[-300:]}"
+    return profile(counts, library), None
