@@ -181,8 +181,7 @@ typedef struct bench {
   const char *file;
   bool net;
   bool json;
-  bool no_net;  // has no floor run: --net is refused
-  bool no_json; // prints its own text: --json is refused
+  bool no_net; // has no floor run: --net is refused
 } bench_t;
 
 static inline bool bench_is_option(const bench_arg_t *arg) { return arg->name[0] == '-'; }
@@ -194,12 +193,12 @@ static BENCH_COLD _Noreturn void bench_usage(const bench_t *b, const char *wrong
   if (b->file_name != NULL) fprintf(out, " %s", b->file_name);
   for (const bench_arg_t *a = b->args; a->name != NULL; a++)
     fprintf(out, bench_is_option(a) && a->max != 0 ? " [%s N]" : " [%s]", a->name);
-  fprintf(out, "%s%s\n%s\n\n", b->no_net ? "" : " [--net]", b->no_json ? "" : " [--json]", b->what);
+  fprintf(out, "%s [--json]\n%s\n\n", b->no_net ? "" : " [--net]", b->what);
   for (const bench_arg_t *a = b->args; a->name != NULL; a++)
     fprintf(out, "  %-12s %s (%llu)\n", a->name, a->help, (unsigned long long)a->value);
   if (!b->no_net)
     fprintf(out, "  --net        also measure the benchmark's own cost and subtract it\n");
-  if (!b->no_json) fprintf(out, "  --json       print one JSON object\n");
+  fprintf(out, "  --json       print one JSON object\n");
   exit(wrong != NULL ? 2 : 0);
 }
 
@@ -218,7 +217,7 @@ static inline void bench_parse(bench_t *b, int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--net") == 0 && !b->no_net) {
       b->net = true;
-    } else if (strcmp(argv[i], "--json") == 0 && !b->no_json) {
+    } else if (strcmp(argv[i], "--json") == 0) {
       b->json = true;
     } else if (strcmp(argv[i], "--help") == 0) {
       bench_usage(b, NULL);

@@ -71,7 +71,7 @@ ROWS = (
         ("nursery", "heap_attach"), "rss_per_thread_kib"),
     Row("S3", "secondary prefill", "bench_random_mixed", "2000000 400000 42", "200000 40000 42",
         ("WARM_PREFILL=3", "WARM_PREFILL=0", "WARM_PREFILL=15"), ("warm_prefill",), figures=(TRIPS, UNSHARED)),
-    Row("S5", "tiers", "case_fragment", "10", "2 16384", ("TIERS=1", "TIERS=0"), TIERS, "end_rss_kib"),
+    Row("S5", "tiers", "bench_fragment", "200 2000 10 20", "20 500 10 3", ("TIERS=1", "TIERS=0"), TIERS, "end_rss_kib"),
     Row("S6", "shared pool, each block from it", "bench_mid_large_mt", "8 40000 16 --min 65536 --max 1048576",
         "8 500 16 --min 65536 --max 1048576", ("", "L25_RING_CAP=0"), ("l25_alloc", "l25_ring")),
     Row("S7", "cache of empty SuperSlabs", "bench_mid_large_mt", "2 100000 32 --min 65536 --max 1048576",
