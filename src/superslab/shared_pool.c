@@ -320,6 +320,14 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   return now;
 }
 
+// The SuperSlab, a slab of which is held, does without huge pages from now on. Otherwise the
+// kernel (khugepaged) fills the holes that pages given back leave, and all of it stays resident.
+static void split(hak_superslab_t *superslab) {
+  atomic_fetch_or_explicit(&superslab->dirty, HAK_ALL_FREE, memory_order_relaxed);
+  hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
+  hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
+}
+
 // Gives the pages of a SuperSlab's free slabs in `which` back to the system. Claims those that
 // were used, as if they were needed, so that no other thread has them meanwhile. Returns the
 // claimed bits, 0 if there was nothing to do; the caller gives them back by release, which
@@ -330,17 +338,13 @@ static uint32_t purge(uint32_t number, uint32_t which, bool early) {
   uint32_t bits = (uint32_t)word;
   if (bits == 0 || bits == HAK_ALL_FREE) return 0; // else one without memory would count as used
   bool huge = hak_load_relaxed(&superslab->huge) == HAK_HUGE_ADVISED;
-  // Relaxed, like all uses of dirty: a bit too many costs a call.
-  if (huge) atomic_fetch_or_explicit(&superslab->dirty, HAK_ALL_FREE, memory_order_relaxed);
   do {
-    bits = (uint32_t)word & which & hak_load_relaxed(&superslab->dirty);
+    // Relaxed, like all uses of dirty: a bit too many costs a call.
+    bits = (uint32_t)word & which & (huge ? HAK_ALL_FREE : hak_load_relaxed(&superslab->dirty));
     if (!bits || (uint32_t)word == HAK_ALL_FREE) return 0;
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
-  if (huge) { // else all of it would stay; dirty is set for the other slabs already
-    hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
-    hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
-  }
+  if (huge) split(superslab);
   unsigned purged = 0;
   for (uint64_t rest = bits, run; rest != 0; rest &= ~run) {
     unsigned first, n;
@@ -413,8 +417,10 @@ static void wait_for_purge(uint32_t number) {
 
 void hak_pool_trimmed(const hak_slab_t *slab) {
   uint32_t number = hak_superslab_number(slab);
-  if (hak_load_relaxed(&hak_registry.superslabs[number].huge) == HAK_HUGE_ADVISED)
-    wait_for_purge(number);
+  hak_superslab_t *superslab = &hak_registry.superslabs[number];
+  if (hak_load_relaxed(&superslab->huge) != HAK_HUGE_ADVISED) return;
+  split(superslab);
+  wait_for_purge(number);
 }
 
 // A SuperSlab was evicted, so the load shrinks: purges one in huge pages that has hardly been

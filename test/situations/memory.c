@@ -88,6 +88,28 @@ static void peak_then_threads_asleep(size_t threads, size_t most_mib) {
   for (size_t i = 0; i < threads; i++) join(thread[i]);
 }
 
+// Every tenth block stays. Where the kernel may make huge pages again (hg) it fills the holes with
+// memory within a minute (khugepaged), so what has holes must not be in such a mapping.
+static void holes_stay(size_t size, size_t b) {
+  (void)b;
+  size_t count, rss = 0, mapped = 0, in_mapping = 0, kib = 0;
+  void **p = make_blocks(size, 128 * MIB, &count);
+  for (size_t i = 0; i < count; i++)
+    if (i % 10 != 0) free(p[i]), p[i] = NULL;
+  FILE *f = fopen("/proc/self/smaps", "r");
+  CHECK(f);
+  char line[1000];
+  while (fgets(line, sizeof line, f)) {
+    sscanf(line, "Size: %zu kB", &in_mapping);
+    sscanf(line, "Rss: %zu kB", &kib);
+    if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " hg")) rss += kib, mapped += in_mapping;
+  }
+  fclose(f);
+  if (rss < mapped / 4 * 3) dprintf(2, "%zu KiB resident of %zu with huge pages\n", rss, mapped);
+  CHECK(rss >= mapped / 4 * 3);
+  free_blocks(p, count);
+}
+
 static void trim_after_peak(size_t size, size_t b) {
   (void)b;
   size_t before = rss_kib(), count;
@@ -521,6 +543,8 @@ const case_t memory_cases[] = {
     {"peak_in_threads_then_idle_l2", peak_in_threads_then_idle, L2, 4},
     {"peak_in_threads_then_idle_l25", peak_in_threads_then_idle, L25, 4},
     {"peak_then_64_threads_asleep", peak_then_threads_asleep, 64, 208},
+    {"holes_stay_tiny", holes_stay, 2000},
+    {"holes_stay_l2", holes_stay, L2},
     EACH_RANGE("trim_after_peak", trim_after_peak, 0),
     {"peaks_repeated_tiny", peaks_repeated, TINY, 6},
     {"peaks_repeated_l2", peaks_repeated, L2, 6},

@@ -797,6 +797,7 @@ static void unused_beside_trimmed_go(void) {
   for (unsigned i = 0; i < COUNT(numbers); i++) {
     hak_slab_t *slab = hak_slab_at((numbers[i] << HAK_SLABS_SHIFT) + 31);
     hak_pool_trimmed(slab);
+    CHECK(hak_registry.superslabs[numbers[i]].huge == (i == 1 ? HAK_HUGE_NO : HAK_HUGE_BEFORE));
     hak_pool_trimmed(slab); // it waits already
     CHECK_EQUAL(hak_pool_counts.purged, i < 5 ? 0 : 5);
   }
@@ -804,6 +805,17 @@ static void unused_beside_trimmed_go(void) {
   for (unsigned i = 1; i < COUNT(numbers); i++) CHECK_EQUAL(*memory_of(numbers[i], 2), 1);
 }
 ISOLATED(unused_beside_trimmed_go)
+
+// Nor does one without free slabs remain a huge page, which the kernel would make whole again.
+static void trimmed_is_no_huge_page(void) {
+  hak_process_init();
+  uint32_t number = full_one();
+  hak_registry.superslabs[number].huge = HAK_HUGE_ADVISED;
+  hak_pool_trimmed(hak_slab_at(number << HAK_SLABS_SHIFT));
+  CHECK(hak_registry.superslabs[number].huge == HAK_HUGE_BEFORE);
+  CHECK_EQUAL(dirty(number), UINT32_MAX);
+}
+ISOLATED(trimmed_is_no_huge_page)
 
 // Near the memory limit of the process no empty SuperSlab is kept.
 static void short_of_memory(void) {
@@ -1038,6 +1050,7 @@ int main(void) {
     ISOLATED_TEST(no_purge_in_bursts),
     ISOLATED_TEST(no_purge_in_bursts_backwards),
     ISOLATED_TEST(unused_huge_pages_go),
+    ISOLATED_TEST(trimmed_is_no_huge_page),
     ISOLATED_TEST(unused_beside_trimmed_go),
     ISOLATED_TEST(short_of_memory),
     ISOLATED_TEST(without_tiers_the_first),
