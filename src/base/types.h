@@ -151,7 +151,7 @@ _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache 
 #define HAK_SUPERSLAB_USED_WELL ((uint64_t)1 << 32)
 #define HAK_SUPERSLAB_DRAINING ((uint64_t)1 << 33)
 
-enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE }; // BEFORE: advised until it was purged
+enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE }; // BEFORE: until it was purged or trimmed
 
 enum { HAK_FORGOTTEN = 1, HAK_FORGOTTEN_PLACE }; // descriptors; for good: the place in the range
 
@@ -167,7 +167,8 @@ struct hak_superslab {
   _Atomic uint32_t forgotten; // HAK_FORGOTTEN*: what was given back once
   _Atomic uint32_t waits[HAK_QUEUES]; // 1: it is in that queue
   _Atomic uint32_t purged; // bit i = slab i was not claimed since its pages were given back
-  uint32_t reserved[5];
+  _Atomic uint32_t holes;  // OS pages that slabs in use gave back since it was advised
+  uint32_t reserved[4];
 };
 _Static_assert(sizeof(hak_superslab_t) == 64, "no two SuperSlabs share a line");
 

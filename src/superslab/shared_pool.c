@@ -39,7 +39,7 @@ static _Atomic uint64_t evicted_at, regretted_at; // ms
 #define TEND_LOOKS 1024 // SuperSlabs looked at in a part
 #define TEND_PURGES 8   // at most so many of them purged in it
 #define REFUSALS 64     // of the kernel, before a trim ends
-#define IDLE_SLABS 4    // in a HOT SuperSlab: fewer are not worth a huge page
+#define IDLE_SLABS 4    // in a HOT SuperSlab: fewer, or smaller holes, are not worth a huge page
 static _Atomic uint64_t tended_at, looked_at, second_at; // ms; tended_at also times PART_MS
 static _Atomic uint32_t sweep_next;                      // number of a SuperSlab; 0: no sweep
 
@@ -415,11 +415,12 @@ static void wait_for_purge(uint32_t number) {
   if (other) purge_hot(other);
 }
 
-void hak_pool_trimmed(const hak_slab_t *slab) {
+void hak_pool_trimmed(const hak_slab_t *slab, uint32_t pages) {
   uint32_t number = hak_superslab_number(slab);
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   if (hak_load_relaxed(&superslab->huge) != HAK_HUGE_ADVISED) return;
-  split(superslab);
+  uint32_t holes = hak_fetch_add_relaxed(&superslab->holes, pages) + pages; // relaxed: it steers
+  if (holes * hak_os_page_size >= IDLE_SLABS * HAK_SLAB_SIZE) split(superslab);
   wait_for_purge(number);
 }
 

@@ -72,7 +72,7 @@ unsigned hak_pool_purge(void);
 
 // Called when pages of a slab in use were given back. If its SuperSlab was a huge page, the
 // slabs in it that nobody has used are resident as well, and their pages are to follow.
-void hak_pool_trimmed(const hak_slab_t *slab);
+void hak_pool_trimmed(const hak_slab_t *slab, uint32_t pages);
 
 // Gives back as many empty SuperSlabs beyond keep as nobody needed since the last such call;
 // returns their number.

@@ -209,6 +209,7 @@ static void advise(hak_superslab_t *superslab, bool fills, bool is_without) {
                                 hak_load_relaxed(&hak_mapped.superslab_bytes) >= HAK_THP_MIN_BYTES);
   // Relaxed: the SuperSlab is still this thread's.
   hak_store_relaxed(&superslab->huge, on ? HAK_HUGE_ADVISED : HAK_HUGE_NO);
+  hak_store_relaxed(&superslab->holes, 0u);
   if (on) hak_fetch_add_relaxed(&hak_pool_counts.huge, 1);
   if (on || !is_without) hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, on);
 }

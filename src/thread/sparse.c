@@ -43,7 +43,7 @@ static bool on(void) { return hak_option(PURGE) >= 2; }
 static uint32_t trim(hak_heap_t *heap, hak_slab_t *slab, uint64_t which) {
   uint32_t pages = hak_slab_trim(slab, which);
   hak_heap_count_stat(heap, HAK_STAT_page_trim, pages);
-  if (pages) hak_pool_trimmed(slab);
+  if (pages) hak_pool_trimmed(slab, pages);
   return pages;
 }
 
