@@ -12,6 +12,9 @@
 #include "base/compiler.h"
 #include "thread/front.h"
 
+// Standard names are defined here only, so a prototype before the definition would repeat it.
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
 #ifndef HAK_NO_OVERRIDE
 #define HAK_NO_OVERRIDE 0
 #endif

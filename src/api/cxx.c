@@ -23,14 +23,14 @@ HAK_API_PART(cxx);
 
 #if !HAK_NO_OVERRIDE
 typedef void (*handler_t)(void);
-extern handler_t _ZSt15get_new_handlerv(void) __attribute__((weak)); // std::get_new_handler
-extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));    // libstdc++
+extern handler_t _ZSt15get_new_handlerv(void) HAK_WEAK; // std::get_new_handler
+extern void _ZSt17__throw_bad_allocv(void) HAK_WEAK;    // libstdc++
 
 // Absent in a statically linked program.
-extern __typeof__(dladdr) dladdr __attribute__((weak));
-extern __typeof__(dlopen) dlopen __attribute__((weak));
-extern __typeof__(dlsym) dlsym __attribute__((weak));
-extern __typeof__(dlclose) dlclose __attribute__((weak));
+extern __typeof__(dladdr) dladdr HAK_WEAK;
+extern __typeof__(dlopen) dlopen HAK_WEAK;
+extern __typeof__(dlsym) dlsym HAK_WEAK;
+extern __typeof__(dlclose) dlclose HAK_WEAK;
 
 static handler_t handler_now(void) {
   return _ZSt15get_new_handlerv ? _ZSt15get_new_handlerv() : NULL;
@@ -144,8 +144,6 @@ HAK_NOINLINE static void *new_other(size_t size, const void *caller) {
 // ---------------------------------------------------------------------------
 // The forms that a program may replace individually. All are weak: a program that is linked to
 // the static library may also define any of them.
-
-#define HAK_WEAK __attribute__((weak))
 
 HAK_HOT static void *own_new(size_t size) {
   void *p = hak_front_hit(size);

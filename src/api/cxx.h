@@ -8,24 +8,12 @@
 
 void *_Znwm(size_t size);
 void *_Znam(size_t size);
-void *_ZnwmRKSt9nothrow_t(size_t size, const void *tag);
-void *_ZnamRKSt9nothrow_t(size_t size, const void *tag);
 void *_ZnwmSt11align_val_t(size_t size, size_t alignment);
 void *_ZnamSt11align_val_t(size_t size, size_t alignment);
-void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag);
-void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *tag);
 void _ZdlPv(void *p);
 void _ZdaPv(void *p);
-void _ZdlPvRKSt9nothrow_t(void *p, const void *tag);
-void _ZdaPvRKSt9nothrow_t(void *p, const void *tag);
 void _ZdlPvSt11align_val_t(void *p, size_t alignment);
 void _ZdaPvSt11align_val_t(void *p, size_t alignment);
-void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);
-void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);
-void _ZdlPvm(void *p, size_t size);
-void _ZdaPvm(void *p, size_t size);
-void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment);
-void _ZdaPvmSt11align_val_t(void *p, size_t size, size_t alignment);
 
 // The forms by means of which the others are defined.
 typedef struct {

@@ -18,7 +18,7 @@
 HAK_API_PART(derived);
 
 // Absent in a statically linked program.
-extern __typeof__(dladdr) dladdr __attribute__((weak));
+extern __typeof__(dladdr) dladdr HAK_WEAK;
 
 bool hak_api_same_object(uintptr_t a, uintptr_t b) {
   Dl_info of_a, of_b;
@@ -63,11 +63,6 @@ static HAK_COLD void other_free(void *p) {
   if (free_is_of_program()) free(p);
   else hak_free(p);
 }
-
-void *reallocarray(void *p, size_t count, size_t size);
-void cfree(void *p);
-void free_sized(void *p, size_t size);
-void free_aligned_sized(void *p, size_t alignment, size_t size);
 
 HAK_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
   return OURS(realloc) ? hak_reallocarray(p, count, size) : other_realloc(p, count, size);

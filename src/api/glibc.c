@@ -41,13 +41,6 @@ typedef struct {
   int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 } old_info_t;
 
-info_t mallinfo2(void);
-old_info_t mallinfo(void);
-int malloc_trim(size_t pad);
-void malloc_stats(void);
-int malloc_info(int options, FILE *stream);
-int mallopt(int parameter, int value);
-
 // The part in use was counted before the whole, and other threads change both meanwhile.
 static size_t rest(size_t all, size_t used) { return all > used ? all - used : 0; }
 

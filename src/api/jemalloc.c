@@ -21,14 +21,6 @@ HAK_API_PART(jemalloc);
 #if !HAK_NO_OVERRIDE
 enum { LG_ALIGN = 0x3f, ZERO = 0x40 };
 
-void *mallocx(size_t size, int flags);
-void *rallocx(void *p, size_t size, int flags);
-size_t xallocx(void *p, size_t size, size_t extra, int flags);
-size_t sallocx(const void *p, int flags);
-void dallocx(void *p, int flags);
-void sdallocx(void *p, size_t size, int flags);
-size_t nallocx(size_t size, int flags);
-
 static size_t alignment_of(int flags) { return (size_t)1 << (flags & LG_ALIGN); }
 
 // The requested size: malloc and operator new give no more for some requests (the first ones of a

@@ -10,13 +10,6 @@
 HAK_API_PART(limits);
 
 #if !HAK_NO_OVERRIDE
-// Own declarations: those of the headers differ between C libraries. With a 64-bit address space
-// the types for 64-bit file offsets equal the others.
-int setrlimit(int resource, const hak_os_limits_t *limits);
-int setrlimit64(int resource, const hak_os_limits_t *limits);
-int prlimit(int pid, int resource, const hak_os_limits_t *limits, hak_os_limits_t *old);
-int prlimit64(int pid, int resource, const hak_os_limits_t *limits, hak_os_limits_t *old);
-
 static HAK_COLD int own_prlimit(int pid, int resource, const hak_os_limits_t *limits,
                                 hak_os_limits_t *old) {
   if (!limits || !hak_os_is_address_limit(pid, resource))
@@ -34,11 +27,11 @@ static HAK_COLD int own_setrlimit(int resource, const hak_os_limits_t *limits) {
   return own_prlimit(0, resource, limits, 0);
 }
 
-// Weak: a static program may contain those of the C library as well.
-HAK_ALIAS(own_setrlimit) __attribute__((weak)) int setrlimit(int, const hak_os_limits_t *);
-HAK_ALIAS(own_setrlimit) __attribute__((weak)) int setrlimit64(int, const hak_os_limits_t *);
-HAK_ALIAS(own_prlimit)
-__attribute__((weak)) int prlimit(int, int, const hak_os_limits_t *, hak_os_limits_t *);
-HAK_ALIAS(own_prlimit)
-__attribute__((weak)) int prlimit64(int, int, const hak_os_limits_t *, hak_os_limits_t *);
+// Weak: a static program may contain those of the C library as well. Own declarations: those of the
+// headers differ between C libraries. With a 64-bit address space the types for 64-bit file offsets
+// equal the others.
+HAK_ALIAS(own_setrlimit) HAK_WEAK int setrlimit(int, const hak_os_limits_t *);
+HAK_ALIAS(own_setrlimit) HAK_WEAK int setrlimit64(int, const hak_os_limits_t *);
+HAK_ALIAS(own_prlimit) HAK_WEAK int prlimit(int, int, const hak_os_limits_t *, hak_os_limits_t *);
+HAK_ALIAS(own_prlimit) HAK_WEAK int prlimit64(int, int, const hak_os_limits_t *, hak_os_limits_t *);
 #endif

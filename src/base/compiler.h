@@ -15,6 +15,7 @@
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define HAK_UNUSED __attribute__((unused))
+#define HAK_WEAK __attribute__((weak))
 // For declarations of the library's own variables: they are addressed directly, not through
 // the GOT (-fvisibility=hidden affects definitions only).
 #define HAK_INTERNAL __attribute__((visibility("hidden")))

@@ -261,7 +261,7 @@ bool hak_os_is_address_limit(int pid, int resource) {
 }
 
 // From glibc's dynamic linker: where the kernel has put argc, argv, NULL and the environment.
-extern const long *__libc_stack_end __attribute__((weak));
+extern const long *__libc_stack_end HAK_WEAK;
 #define ARGUMENTS_MOST (1 << 24)
 
 char **hak_os_environ(void) {
@@ -392,7 +392,7 @@ void hak_os_sleep_ms(unsigned ms) {
   nanosleep(&t, NULL);
 }
 
-extern int backtrace(void **frames, int most) __attribute__((weak)); // <execinfo.h>
+extern int backtrace(void **frames, int most) HAK_WEAK; // <execinfo.h>
 
 unsigned hak_os_stack(void **frames, unsigned most) {
   KEEP_ERRNO;
