@@ -24,7 +24,6 @@ static const struct {
 } rows[HAK_STATS] = {
 #define HAK_STAT(name, text) {#name, text},
 #include "base/stats.def"
-#undef HAK_STAT
 };
 
 static void add_heap(hak_report_t *r, hak_heap_t *heap) {

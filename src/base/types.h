@@ -240,7 +240,6 @@ typedef struct {
 typedef enum {
 #define HAK_STAT(name, text) HAK_STAT_##name,
 #include "base/stats.def"
-#undef HAK_STAT
   HAK_STATS
 } hak_stat_t;
 

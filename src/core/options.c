@@ -21,9 +21,6 @@ static const row_t rows[HAK_OPTS] = {
   {#name, CHOICE, {value, value, value}, 0, 0, words, help},
 #define HAK_TEXT(name, help) {#name, TEXT, {0, 0, 0}, 0, 0, NULL, help},
 #include "core/options.def"
-#undef HAK_OPTION
-#undef HAK_CHOICE
-#undef HAK_TEXT
 };
 
 uint64_t hak_option_values[HAK_OPTS] = {
@@ -31,9 +28,6 @@ uint64_t hak_option_values[HAK_OPTS] = {
 #define HAK_CHOICE(name, value, words, help) value,
 #define HAK_TEXT(name, help) 0,
 #include "core/options.def"
-#undef HAK_OPTION
-#undef HAK_CHOICE
-#undef HAK_TEXT
 };
 
 static bool given[HAK_OPTS]; // set by a variable rather than by the preset

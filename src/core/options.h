@@ -12,9 +12,6 @@ typedef enum {
 #define HAK_CHOICE(name, value, words, help) HAK_OPT_##name,
 #define HAK_TEXT(name, help) HAK_OPT_##name,
 #include "core/options.def"
-#undef HAK_OPTION
-#undef HAK_CHOICE
-#undef HAK_TEXT
   HAK_OPTS
 } hak_opt_t;
 

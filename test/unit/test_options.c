@@ -42,9 +42,6 @@ static int print_values(void) {
 #define HAK_TEXT(name, help) \
   printf(#name "=%s\n", hak_option_text(name) ? hak_option_text(name) : "(none)");
 #include "core/options.def"
-#undef HAK_OPTION
-#undef HAK_CHOICE
-#undef HAK_TEXT
   return 0;
 }
 
@@ -73,9 +70,6 @@ static const row_t numbers[] = {
 #define HAK_CHOICE(name, value, words, help)
 #define HAK_TEXT(name, help)
 #include "core/options.def"
-#undef HAK_OPTION
-#undef HAK_CHOICE
-#undef HAK_TEXT
 };
 
 static void defaults_of_every_mode(void **state) {
@@ -149,9 +143,6 @@ static void empty_values_are_none(void **state) {
 #define HAK_CHOICE(name, ...) "HAKMEM_" #name "=",
 #define HAK_TEXT(name, help) "HAKMEM_" #name "=",
 #include "core/options.def"
-#undef HAK_OPTION
-#undef HAK_CHOICE
-#undef HAK_TEXT
     NULL};
   assert_int_equal(start(empty), 0);
   has_not("hakmem:");
@@ -252,9 +243,6 @@ static void help_lists_every_row(void **state) {
 #define HAK_CHOICE(name, value, words, help) has("HAKMEM_" #name " = "), has(words), has(help);
 #define HAK_TEXT(name, help) has("HAKMEM_" #name " = "), has(help);
 #include "core/options.def"
-#undef HAK_OPTION
-#undef HAK_CHOICE
-#undef HAK_TEXT
   has("HAKMEM_LRU_CAP = 17 (environment, default 2, 0..1000000)");
 }
 
