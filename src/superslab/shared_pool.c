@@ -90,8 +90,7 @@ static hak_slab_t *take(uint32_t number, uint32_t bits, bool run) {
   hak_slab_t *slabs = hak_slab_at(number << HAK_SLABS_SHIFT);
   // Relaxed is enough: only the owner of the slabs relies on the bits, and only the holder of the
   // slabs or of the whole SuperSlab clears them; both are ordered by the claims on free_mask.
-  uint32_t dirty =
-      atomic_fetch_or_explicit(&hak_registry.superslabs[number].dirty, bits, memory_order_relaxed);
+  uint32_t dirty = hak_fetch_or_relaxed(&hak_registry.superslabs[number].dirty, bits);
   hak_slab_t *first = slabs + hak_low_bit(bits);
   if (run) first->zeroed = !(dirty & bits);
   for (uint32_t rest = run ? 0 : bits; rest; rest &= rest - 1)
@@ -133,7 +132,7 @@ static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
   _Atomic uint32_t *purged = &hak_registry.superslabs[number].purged;
   uint32_t asked = (uint32_t)word == HAK_ALL_FREE ? HAK_ALL_FREE : bits;
   uint32_t missed = hak_load_relaxed(purged) & asked;
-  if (missed) atomic_fetch_and_explicit(purged, ~asked, memory_order_relaxed); // asked once
+  if (missed) hak_fetch_and_relaxed(purged, ~asked); // asked once
   if ((uint32_t)word == HAK_ALL_FREE) {
     source = HAK_FROM_REUSE;
     one_empty_less();
@@ -310,7 +309,7 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
   uint64_t old = hak_load_relaxed(free_mask), now;
   // Relaxed: it tells how long slabs have been free, and nothing depends on it.
-  atomic_fetch_or_explicit(&hak_registry.superslabs[number].recent, bits, memory_order_relaxed);
+  hak_fetch_or_relaxed(&hak_registry.superslabs[number].recent, bits);
   do {
     HAK_ASSERT(!(old & bits));
     now = word_released(old, bits);
@@ -323,7 +322,7 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
 // The SuperSlab, a slab of which is held, does without huge pages from now on. Otherwise the
 // kernel (khugepaged) fills the holes that pages given back leave, and all of it stays resident.
 static void split(hak_superslab_t *superslab) {
-  atomic_fetch_or_explicit(&superslab->dirty, HAK_ALL_FREE, memory_order_relaxed);
+  hak_fetch_or_relaxed(&superslab->dirty, HAK_ALL_FREE);
   hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
   hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
 }
@@ -352,8 +351,8 @@ static uint32_t purge(uint32_t number, uint32_t which, bool early) {
     char *start = (char *)superslab->base + ((size_t)first << HAK_SLAB_SHIFT);
     // Relaxed: only the holder of the slabs relies on it, see take.
     if (!hak_os_discard(start, (size_t)n << HAK_SLAB_SHIFT)) continue;
-    atomic_fetch_and_explicit(&superslab->dirty, ~run, memory_order_relaxed);
-    if (early) atomic_fetch_or_explicit(&superslab->purged, run, memory_order_relaxed);
+    hak_fetch_and_relaxed(&superslab->dirty, ~run);
+    if (early) hak_fetch_or_relaxed(&superslab->purged, run);
     purged += n;
   }
   hak_fetch_add_relaxed(&hak_pool_counts.purged, purged);
@@ -402,7 +401,7 @@ static void purge_sparse(uint32_t number) {
   uint64_t ms = hak_os_clock_ms();
   if (!hak_mapped_near_memory_limit()) {
     if (hak_regret_pauses(&drain_regret, ms, 0)) return;
-    number = atomic_exchange_explicit(&sparse_last, number, memory_order_relaxed);
+    number = hak_exchange_relaxed(&sparse_last, number);
     if (number == 0 || !hak_pool_draining(hak_slab_at(number << HAK_SLABS_SHIFT))) return;
   }
   hak_regret_done(&drain_regret, ms);

@@ -17,15 +17,15 @@ HAK_INTERNAL extern hak_slab_t hak_slab_none;
 HAK_INLINE hak_kind_t hak_slab_kind(const hak_slab_t *slab) {
   // Relaxed: set before the first block left malloc; the program's own
   // synchronisation orders that before any legitimate free.
-  return (hak_kind_t)hak_load_relaxed(&((hak_slab_t *)slab)->kind);
+  return (hak_kind_t)hak_load_relaxed(&slab->kind);
 }
 
 HAK_INLINE unsigned hak_slab_class(const hak_slab_t *slab) {
-  return hak_load_relaxed(&((hak_slab_t *)slab)->size_class);
+  return hak_load_relaxed(&slab->size_class);
 }
 
 HAK_INLINE hak_place_t hak_slab_place(const hak_slab_t *slab) {
-  return (hak_place_t)hak_load_relaxed(&((hak_slab_t *)slab)->place);
+  return (hak_place_t)hak_load_relaxed(&slab->place);
 }
 HAK_INLINE void hak_slab_set_place(hak_slab_t *slab, hak_place_t place) {
   hak_store_relaxed(&slab->place, (uint8_t)place);
@@ -54,9 +54,7 @@ HAK_INLINE bool hak_slab_is_partial_of(hak_slab_t *slab, hak_heap_t *heap) {
 
 // Relaxed: set before a block that is larger than asked for leaves malloc, so whoever frees
 // that block sees it; for other blocks it makes no difference.
-HAK_INLINE bool hak_slab_roomy(const hak_slab_t *slab) {
-  return hak_load_relaxed(&((hak_slab_t *)slab)->roomy);
-}
+HAK_INLINE bool hak_slab_roomy(const hak_slab_t *slab) { return hak_load_relaxed(&slab->roomy); }
 HAK_INLINE void hak_slab_set_roomy(hak_slab_t *slab) {
   if (!hak_slab_roomy(slab)) hak_store_relaxed(&slab->roomy, true); // others read the line
 }
@@ -88,13 +86,11 @@ void hak_slab_clear(hak_slab_t *slab);
 
 // Blocks not free and not uncarved: held by the program or freed remotely.
 HAK_INLINE uint64_t hak_slab_live_tiny(const hak_slab_t *slab) {
-  hak_slab_t *s = (hak_slab_t *)slab;
-  return hak_load_relaxed(&s->allocs) + hak_load_relaxed(&s->frees_left) - HAK_FREES_BIAS;
+  return hak_load_relaxed(&slab->allocs) + hak_load_relaxed(&slab->frees_left) - HAK_FREES_BIAS;
 }
 HAK_INLINE uint64_t hak_slab_live(const hak_slab_t *slab) {
-  hak_slab_t *s = (hak_slab_t *)slab;
-  if (hak_slab_kind(s) == HAK_KIND_TINY) return hak_slab_live_tiny(s);
-  return s->capacity - hak_count_bits64(hak_load_relaxed(&s->mask));
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) return hak_slab_live_tiny(slab);
+  return slab->capacity - hak_count_bits64(hak_load_relaxed(&slab->mask));
 }
 
 // The mask of an L2 run of `capacity` blocks that are all free.
@@ -102,9 +98,8 @@ HAK_INLINE uint64_t hak_slab_all(uint64_t capacity) { return ((uint64_t)1 << cap
 
 // Whether live is 0; for L2 without counting bits.
 HAK_INLINE bool hak_slab_unused(const hak_slab_t *slab) {
-  hak_slab_t *s = (hak_slab_t *)slab;
-  if (hak_slab_kind(s) == HAK_KIND_TINY) return hak_slab_live(s) == 0;
-  return hak_load_relaxed(&s->mask) == hak_slab_all(s->capacity);
+  if (hak_slab_kind(slab) == HAK_KIND_TINY) return hak_slab_live_tiny(slab) == 0;
+  return hak_load_relaxed(&slab->mask) == hak_slab_all(slab->capacity);
 }
 
 // Live blocks as any thread sees them, without remotely freed ones; never above capacity.
@@ -112,7 +107,7 @@ uint32_t hak_slab_live_now(hak_slab_t *slab);
 
 // Whether the slab has a block to hand out without help from other threads.
 HAK_INLINE bool hak_slab_usable(const hak_slab_t *slab) {
-  if (hak_slab_kind(slab) == HAK_KIND_L2) return hak_load_relaxed(&((hak_slab_t *)slab)->mask) != 0;
+  if (hak_slab_kind(slab) == HAK_KIND_L2) return hak_load_relaxed(&slab->mask) != 0;
   return slab->free != NULL || slab->chains != 0 || slab->carved < slab->capacity ||
          slab->absent != 0;
 }

@@ -380,8 +380,7 @@ uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
   if (hak_load_relaxed(waits)) return 0;
   hak_store_relaxed(waits, 1u);
   uint32_t place = hak_fetch_add_relaxed(&queues[queue].next, 1) % queue_length[queue];
-  uint32_t other =
-      atomic_exchange_explicit(&queues[queue].number[place], number, memory_order_relaxed);
+  uint32_t other = hak_exchange_relaxed(&queues[queue].number[place], number);
   if (other) hak_store_relaxed(&hak_registry.superslabs[other].waits[queue], 0u);
   return other;
 }

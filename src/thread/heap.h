@@ -48,8 +48,7 @@ void hak_heap_service(hak_heap_t *owner);
 void hak_heap_drain(hak_heap_t *heap);
 // Whether other threads have handed any over.
 HAK_INLINE bool hak_heap_posted(const hak_heap_t *heap) {
-  return hak_load_relaxed(&((hak_heap_t *)heap)->inbox) != 0 ||
-         hak_load_relaxed(&((hak_heap_t *)heap)->mail) != NULL;
+  return hak_load_relaxed(&heap->inbox) != 0 || hak_load_relaxed(&heap->mail) != NULL;
 }
 // Takes back a block of one of heap's L2 runs that another thread freed (owner; letter.h).
 void hak_heap_take_back_l2(hak_heap_t *heap, hak_slab_t *slab, uint64_t block);

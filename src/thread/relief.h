@@ -24,7 +24,7 @@ void hak_relief_all(hak_heap_t *mine);
 // Slabs of the class that were taken from heap so far.
 HAK_INLINE uint32_t hak_relief_taken(const hak_heap_t *heap, unsigned size_class) {
   // Relaxed: a figure for the owner's heuristics.
-  return hak_load_relaxed(&((hak_heap_t *)heap)->taken[size_class]);
+  return hak_load_relaxed(&heap->taken[size_class]);
 }
 
 #endif
