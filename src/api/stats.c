@@ -272,7 +272,7 @@ static int open_file(const char *pattern) {
     }
   }
   path[n] = 0;
-  int fd = *pattern ? -1 : hak_os_open_write(path); // if too long: do not open a truncated path
+  int fd = *pattern ? -1 : hak_os_open(path, true); // if too long: do not open a truncated path
   if (fd < 0) hak_warning("cannot write HAKMEM_STATS_FILE %s%s", path, *pattern ? "..." : "");
   return fd;
 }

@@ -50,7 +50,7 @@ static bool read_mapping(reader_t *r, hak_module_t *m) {
 }
 
 bool hak_module_of(const void *p, hak_module_t *m) {
-  reader_t r = {.fd = hak_os_open_read("/proc/self/maps")};
+  reader_t r = {.fd = hak_os_open("/proc/self/maps", false)};
   hak_module_t before = {.to = 0};
   bool found = false;
   *m = before;

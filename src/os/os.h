@@ -72,8 +72,7 @@ char **hak_os_environ(void);
 // Writes the whole buffer to a file descriptor; gives up on errors, and where a non-blocking one
 // takes nothing for a while. False if something was not written.
 bool hak_os_write(int fd, const char *text, size_t length);
-int hak_os_open_write(const char *path); // create and truncate; -1 on error
-int hak_os_open_read(const char *path);
+int hak_os_open(const char *path, bool write); // write: create and truncate; -1 on error
 long hak_os_read(int fd, char *buffer, size_t size);
 void hak_os_close(int fd);
 // Identifies the file that fd refers to; false if fd is not open. Duplicates fd to a descriptor

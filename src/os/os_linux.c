@@ -274,14 +274,10 @@ char **hak_os_environ(void) {
 }
 
 // By syscall number: the C library's functions are cancellation points, but free is not one.
-int hak_os_open_write(const char *path) {
+int hak_os_open(const char *path, bool write) {
   KEEP_ERRNO;
-  return (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-}
-
-int hak_os_open_read(const char *path) {
-  KEEP_ERRNO;
-  return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+  int flags = write ? O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC : O_RDONLY | O_CLOEXEC;
+  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0666);
 }
 
 long hak_os_read(int fd, char *buffer, size_t size) {
@@ -312,7 +308,7 @@ int hak_os_duplicate(int fd) {
 }
 
 bool hak_os_read_text(const char *path, char *text, size_t size) {
-  int fd = hak_os_open_read(path);
+  int fd = hak_os_open(path, false);
   long n = fd < 0 ? -1 : hak_os_read(fd, text, size - 1);
   if (fd >= 0) hak_os_close(fd);
   text[n > 0 ? n : 0] = 0;
