@@ -9,20 +9,13 @@
 #include "pool/huge.h"
 #include "pool/huge_cache.h"
 #include "pool/l25.h"
-#include "thread/audit.h"
 #include "thread/first.h"
 #include "thread/front.h"
 #include "thread/guard.h"
 #include "thread/ring.h"
 
-#define PART(name) HAK_INTERNAL extern const char hak_api_part_##name
-PART(aligned);
-PART(cxx);
-PART(derived);
-PART(glibc);
-PART(jemalloc);
-PART(limits);
-PART(stats);
+HAK_INTERNAL extern const char hak_api_part_aligned, hak_api_part_cxx, hak_api_part_derived,
+    hak_api_part_glibc, hak_api_part_jemalloc, hak_api_part_limits, hak_api_part_stats;
 __attribute__((used)) static const char *const parts[] = {
     &hak_api_part_aligned,  &hak_api_part_cxx,    &hak_api_part_derived, &hak_api_part_glibc,
     &hak_api_part_jemalloc, &hak_api_part_limits, &hak_api_part_stats};

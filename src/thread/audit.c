@@ -1,4 +1,5 @@
-#include "thread/audit.h"
+// audit.c: the last look at the free lists of the thread that ends the process (heap.h). Tests:
+// test/abort/misuse.c.
 
 #include "core/misuse.h"
 #include "superslab/seal.h"

@@ -24,10 +24,17 @@ HAK_INTERNAL extern hak_heap_t hak_heap_none;
 // For slow paths: returns the calling thread's heap, and attaches one if it has none. NULL if there
 // is no memory for one. Every enter must be followed by a leave: a thread that is ending keeps its
 // heap for that one call only.
-HAK_INLINE hak_heap_t *hak_heap_enter(void);
+HAK_COLD hak_heap_t *hak_heap_enter_new(void);
+HAK_INLINE hak_heap_t *hak_heap_enter(void) {
+  hak_heap_t *heap = hak_tls_heap;
+  return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_new();
+}
+void hak_heap_detach_transient(hak_heap_t *heap);
+HAK_INLINE void hak_heap_leave(hak_heap_t *heap) {
+  if (HAK_UNLIKELY(heap->transient)) hak_heap_detach_transient(heap);
+}
 // For an allocation that found no memory for a heap: what all heaps keep may be enough.
 HAK_COLD hak_heap_t *hak_heap_enter_again(void);
-HAK_INLINE void hak_heap_leave(hak_heap_t *heap);
 
 // Makes slab the front of the class; hak_slab_none leaves the class without one.
 void hak_heap_set_front(hak_heap_t *heap, unsigned size_class, hak_slab_t *slab);
@@ -103,6 +110,9 @@ HAK_INLINE bool hak_heap_reclaim_asked(const hak_heap_t *heap) {
   return heap->reclaim_met != hak_load_relaxed(&hak_heap_requests);
 }
 
+// A last look at the free lists of the thread that ends the process, for misuse that no earlier check
+// has found. The secure library needs none: it checks every block that it takes (audit.c).
+void hak_audit_at_exit(void);
 // Debug builds: walks the heap's slabs and aborts if an invariant of types.h does not hold (owner).
 #if HAK_CHECKS >= 2
 void hak_heap_check(hak_heap_t *heap);
@@ -139,16 +149,6 @@ void hak_heap_arm(void);
 void hak_heap_init_keys(void);
 // In the child of a fork: all heaps but the caller's belonged to threads that are gone.
 void hak_heap_after_fork(void);
-
-HAK_COLD hak_heap_t *hak_heap_enter_new(void); // the thread has no heap
-HAK_INLINE hak_heap_t *hak_heap_enter(void) {
-  hak_heap_t *heap = hak_tls_heap;
-  return HAK_LIKELY(heap != &hak_heap_none) ? heap : hak_heap_enter_new();
-}
-void hak_heap_detach_transient(hak_heap_t *heap);
-HAK_INLINE void hak_heap_leave(hak_heap_t *heap) {
-  if (HAK_UNLIKELY(heap->transient)) hak_heap_detach_transient(heap);
-}
 
 HAK_INLINE void hak_heap_count_stat(hak_heap_t *heap, hak_stat_t stat, uint64_t n) {
   hak_owner_add(&heap->stats[stat], n);
