@@ -184,17 +184,6 @@ static void check_entry(const char *name) {
   warn_unknown(name);
 }
 
-void hak_options_report(void) {
-  for (char **e = hak_os_environ(); e && *e; e++) {
-    const char *name = hak_skip(*e, prefix);
-    if (name) check_entry(name);
-  }
-  const char *request = hak_option_text(OPTIONS);
-  if (!request) return;
-  if (hak_is(request, "help", 0)) hak_options_help(hak_message_fd);
-  else hak_warning("%sOPTIONS=%s is not help; ignored", prefix, request);
-}
-
 static void print_value(hak_print_t *out, const row_t *row, uint64_t value) {
   if (row->kind == TEXT) {
     hak_print(out, "%s", value ? (const char *)(uintptr_t)value : "-");
@@ -207,8 +196,8 @@ static void print_value(hak_print_t *out, const row_t *row, uint64_t value) {
   }
 }
 
-void hak_options_help(int fd) {
-  hak_print_t out = {.fd = fd};
+static void print_help(void) {
+  hak_print_t out = {.fd = hak_message_fd};
   hak_print(&out, "hakmem: environment variables (value now, where from, default, range)\n");
   for (unsigned i = 0; i < HAK_OPTS; i++) {
     const row_t *row = &rows[i];
@@ -224,4 +213,15 @@ void hak_options_help(int fd) {
     hak_print(&out, ")\n      %s\n", row->help);
   }
   hak_print_flush(&out);
+}
+
+void hak_options_report(void) {
+  for (char **e = hak_os_environ(); e && *e; e++) {
+    const char *name = hak_skip(*e, prefix);
+    if (name) check_entry(name);
+  }
+  const char *request = hak_option_text(OPTIONS);
+  if (!request) return;
+  if (hak_is(request, "help", 0)) print_help();
+  else hak_warning("%sOPTIONS=%s is not help; ignored", prefix, request);
 }

@@ -30,7 +30,5 @@ HAK_INTERNAL extern uint64_t hak_option_values[HAK_OPTS];
 // until hak_options_report, which the library's constructor calls.
 void hak_options_init(void);
 void hak_options_report(void);
-// Prints the table that HAKMEM_OPTIONS=help prints.
-void hak_options_help(int fd);
 
 #endif
