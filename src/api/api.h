@@ -30,9 +30,7 @@
 
 // A program linked to the static library must get the whole family or none of
 // it: malloc.c refers to every part, so that one object brings in the others.
-#define HAK_API_PART(name) \
-  HAK_INTERNAL extern const char hak_api_part_##name; \
-  const char hak_api_part_##name = 0
+#define HAK_API_PART(name) const char hak_api_part_##name = 0
 
 // Allocates when the request is not a hit, or fails with errno = ENOMEM.
 HAK_NOINLINE void *hak_api_alloc(size_t size);
