@@ -111,8 +111,7 @@ static HAK_COLD void *no_memory(size_t alignment, size_t size, const void *calle
   if (_ZSt17__throw_bad_allocv) _ZSt17__throw_bad_allocv();
   void *p = ask_loaded(alignment, size, caller);
   if (p) return p; // its new-handler has freed some
-  hak_message("out of memory in operator new(%u), and no C++ library to throw bad_alloc",
-              (uint64_t)size);
+  hak_message("out of memory in operator new(%u), and no C++ library to throw bad_alloc", size);
   hak_os_abort();
 }
 

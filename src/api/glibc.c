@@ -108,17 +108,15 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
   }
   fprintf(
       stream,
-      "</sizes>\n<total type=\"rest\" count=\"%llu\" size=\"%llu\"/>\n"
-      "<system type=\"current\" size=\"%llu\"/>\n"
-      "<aspace type=\"total\" size=\"%llu\"/>\n</heap>\n"
-      "<total type=\"live\" count=\"%llu\" size=\"%llu\"/>\n"
-      "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>\n"
-      "<system type=\"current\" size=\"%llu\"/>\n<system type=\"max\" size=\"%llu\"/>\n</malloc>\n",
-      (unsigned long long)all.ordblks, (unsigned long long)all.fordblks,
-      (unsigned long long)r.total.superslab_bytes, (unsigned long long)r.total.superslab_bytes,
-      (unsigned long long)r.total.live_blocks, (unsigned long long)r.total.live_bytes,
-      (unsigned long long)r.huge_live, (unsigned long long)r.total.huge_bytes,
-      (unsigned long long)r.total.mapped_bytes, (unsigned long long)r.total.peak_bytes);
+      "</sizes>\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
+      "<system type=\"current\" size=\"%zu\"/>\n"
+      "<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n"
+      "<total type=\"live\" count=\"%zu\" size=\"%zu\"/>\n"
+      "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
+      "<system type=\"current\" size=\"%zu\"/>\n<system type=\"max\" size=\"%zu\"/>\n</malloc>\n",
+      all.ordblks, all.fordblks, r.total.superslab_bytes, r.total.superslab_bytes,
+      r.total.live_blocks, r.total.live_bytes, r.huge_live, r.total.huge_bytes,
+      r.total.mapped_bytes, r.total.peak_bytes);
   return 0;
 }
 

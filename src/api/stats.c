@@ -170,7 +170,7 @@ static void print_json(hak_print_t *out, const hak_report_t *r) {
     hak_print(out,
               "%s{\"size\":%u,\"allocs\":%u,\"frees\":%u,\"live\":%u,\"refills\":%u,"
               "\"refill_blocks\":%u,\"slabs\":%u}",
-              comma, (uint64_t)hak_class_size(c), r->classes[c].allocs,
+              comma, hak_class_size(c), r->classes[c].allocs,
               r->classes[c].allocs - r->classes[c].live, r->classes[c].live, r->classes[c].refills,
               r->classes[c].blocks, r->classes[c].slabs);
     comma = ",";
@@ -192,9 +192,9 @@ static void print_text(hak_print_t *out, const hak_report_t *r) {
   for (unsigned c = 0; c < HAK_CLASSES; c++) {
     uint64_t refills = r->classes[c].refills;
     if (r->classes[c].allocs == 0 && r->classes[c].slabs == 0) continue;
-    hak_print(out, "  %8u %14u %12u %12u %10u %8u\n", (uint64_t)hak_class_size(c),
-              r->classes[c].allocs, r->classes[c].live, refills,
-              refills ? r->classes[c].blocks / refills : 0, r->classes[c].slabs);
+    hak_print(out, "  %8u %14u %12u %12u %10u %8u\n", hak_class_size(c), r->classes[c].allocs,
+              r->classes[c].live, refills, refills ? r->classes[c].blocks / refills : 0,
+              r->classes[c].slabs);
   }
 }
 
@@ -211,7 +211,7 @@ static void print_warm_pool(hak_print_t *out, const hak_report_t *r) {
     uint64_t p = sum ? prefilled : r->classes[c].prefilled;
     if (h + m + p == 0) continue;
     if (sum) hak_print(out, "  %8s", "all");
-    else hak_print(out, "  %8u", (uint64_t)hak_class_size(c));
+    else hak_print(out, "  %8u", hak_class_size(c));
     hak_print(out, " %12u %12u %12u %8u %%\n", h, m, p, h + m ? h * 100 / (h + m) : 0);
     hits += h, misses += m, prefilled += p;
   }

@@ -18,7 +18,7 @@ void hak_misuse_finish(void) {
 }
 
 void hak_misuse_double_free(const char *function, const void *p, size_t block_size) {
-  hak_misuse("%s(%p): double free of a %u-byte block", function, p, (uint64_t)block_size);
+  hak_misuse("%s(%p): double free of a %u-byte block", function, p, block_size);
 }
 
 void hak_misuse_misaligned(const char *function, const void *p) {
@@ -30,13 +30,11 @@ void hak_misuse_interior(const char *function, const void *p, const void *block,
   bool before = (uintptr_t)p < (uintptr_t)block;
   uintptr_t distance = before ? (uintptr_t)block - (uintptr_t)p : (uintptr_t)p - (uintptr_t)block;
   hak_misuse("%s(%p): not the start of a block; it lies %u bytes %s the %u-byte block at %p",
-             function, p, (uint64_t)distance, before ? "before" : "inside", (uint64_t)block_size,
-             block);
+             function, p, distance, before ? "before" : "inside", block_size, block);
 }
 
 void hak_misuse_size(const char *function, const void *p, size_t size, size_t block_size) {
-  hak_misuse("%s(%p): size %u does not belong to a %u-byte block", function, p, (uint64_t)size,
-             (uint64_t)block_size);
+  hak_misuse("%s(%p): size %u does not belong to a %u-byte block", function, p, size, block_size);
 }
 
 void hak_misuse_delete_size(const char *function, const void *p, size_t size, size_t block_size) {
@@ -45,20 +43,20 @@ void hak_misuse_delete_size(const char *function, const void *p, size_t size, si
     hak_misuse_size(function, p, size, block_size);
   } else if (!hak_load_relaxed(&said)) {
     hak_store_relaxed(&said, true);
-    hak_warning("%s(%p): size %u does not belong to a %u-byte block", function, p, (uint64_t)size,
-                (uint64_t)block_size);
+    hak_warning("%s(%p): size %u does not belong to a %u-byte block", function, p, size,
+                block_size);
     count_misuse();
   }
 }
 
 void hak_misuse_overflow(const char *function, const void *p, size_t block_size) {
   hak_misuse("%s(%p): overflow: what follows the %u-byte block was overwritten", function, p,
-             (uint64_t)block_size);
+             block_size);
 }
 
 void hak_misuse_written(const void *p, size_t block_size) {
   if (block_size)
-    hak_message("use after free: the %u-byte block at %p was written to", (uint64_t)block_size, p);
+    hak_message("use after free: the %u-byte block at %p was written to", block_size, p);
   else hak_message("use after free: the link of the free block at %p was overwritten", p);
   hak_misuse_finish();
 }

@@ -16,7 +16,7 @@ typedef struct {
 } hak_print_t;
 
 // Understands %s, %c (int), %u and %x (uint64_t), %p, %% and a field width
-// (`%8u`, left-aligned `%-8s`). Every %u argument must be a uint64_t.
+// (`%8u`, left-aligned `%-8s`). A %u argument has 64 bits: a uint64_t or size_t.
 void hak_print(hak_print_t *out, const char *format, ...);
 void hak_print_flush(hak_print_t *out);
 // Writes the digits of value and a NUL so that they end at end; returns their start.

@@ -60,7 +60,7 @@ bool hak_seal_find(const void *block, size_t place, const char *function, size_t
   else if (state != HAK_SEAL_LIVE || value >> HAK_SEAL_SLACK_SHIFT > place - HAK_TAIL)
     hak_misuse("%s(%p): the end of the block of up to %u bytes was overwritten, or it was never "
                "allocated",
-               function, block, (uint64_t)(place - HAK_TAIL));
+               function, block, place - HAK_TAIL);
   else if (!hak_seal_edge_whole(block, place, value >> HAK_SEAL_SLACK_SHIFT))
     hak_misuse_overflow(function, block, *size);
   else return true;
