@@ -26,6 +26,14 @@ static const struct {
 #include "base/stats.def"
 };
 
+// Counters that no heap has.
+static void add_process(hak_report_t *r) {
+  for (unsigned i = 0; i < HAK_STATS; i++) r->stats[i] += hak_load_relaxed(&hak_counters[i]);
+  r->stats[HAK_STAT_huge_reuse] = hak_load_relaxed(&hak_huge_cache_counts.reuse);
+  r->stats[HAK_STAT_huge_fill] = hak_huge_advised();
+  r->stats[HAK_STAT_huge_evict] = hak_load_relaxed(&hak_huge_cache_counts.evict);
+}
+
 static void add_heap(hak_report_t *r, hak_heap_t *heap) {
   // Acquire: pairs with the store of the state that follows NEW: the heap's rings are set up.
   if (hak_load_acquire(&heap->state) == HAK_HEAP_NEW) return;
@@ -66,20 +74,6 @@ static void add_slab(hak_report_t *r, hak_slab_t *slab) {
   }
 }
 
-// Counters kept where no heap is available.
-static void add_pool(hak_report_t *r) {
-  r->stats[HAK_STAT_superslab_empty] = hak_load_relaxed(&hak_pool_counts.empty);
-  r->stats[HAK_STAT_superslab_evict] = hak_load_relaxed(&hak_pool_counts.evict);
-  r->stats[HAK_STAT_tier_draining] = hak_load_relaxed(&hak_pool_counts.draining);
-  r->stats[HAK_STAT_tier_free] = hak_load_relaxed(&hak_pool_counts.drained);
-  r->stats[HAK_STAT_tier_hot] = hak_load_relaxed(&hak_pool_counts.hot);
-  r->stats[HAK_STAT_superslab_huge] = hak_load_relaxed(&hak_pool_counts.huge);
-  r->stats[HAK_STAT_slab_purge] = hak_load_relaxed(&hak_pool_counts.purged);
-  r->stats[HAK_STAT_huge_reuse] = hak_load_relaxed(&hak_huge_cache_counts.reuse);
-  r->stats[HAK_STAT_huge_fill] = hak_huge_advised();
-  r->stats[HAK_STAT_huge_evict] = hak_load_relaxed(&hak_huge_cache_counts.evict);
-}
-
 static void add_totals(hak_report_t *r) {
   hak_stats_t *t = &r->total;
   t->superslab_bytes = hak_load_relaxed(&hak_mapped.superslab_bytes);
@@ -97,7 +91,7 @@ static void add_totals(hak_report_t *r) {
   t->huge_allocs = r->stats[HAK_STAT_huge_alloc];
   t->guard_allocs = r->stats[HAK_STAT_guard_alloc] = hak_load_relaxed(&hak_guard_counts.allocs);
   uint64_t guarded = hak_load_relaxed(&hak_guard_counts.live);
-  t->first_allocs = r->stats[HAK_STAT_first_alloc] = hak_load_relaxed(&hak_first_counts.allocs);
+  t->first_allocs = r->stats[HAK_STAT_first_alloc];
   r->apart_bytes = guarded * hak_os_page_size + first;
   t->live_blocks = r->l25_live + r->huge_live + guarded + hak_load_relaxed(&hak_first_counts.live);
   t->live_bytes = r->l25_bytes + t->huge_bytes + hak_load_relaxed(&hak_guard_counts.bytes) + first;
@@ -126,14 +120,14 @@ void hak_stats_collect(hak_report_t *r) {
   for (uint32_t id = 1; id <= hak_heap_count(); id++) add_heap(r, hak_heap_by_id(id));
   uint32_t end = hak_superslab_count() << HAK_SLABS_SHIFT;
   for (uint32_t i = HAK_SLABS_PER_SUPERSLAB; i < end; i++) add_slab(r, hak_slab_at(i));
-  add_pool(r);
+  add_process(r);
   add_totals(r);
 }
 
 uint64_t hak_stats_given_back(void) {
   hak_report_t r = {0};
   for (uint32_t id = 1; id <= hak_heap_count(); id++) add_heap(&r, hak_heap_by_id(id));
-  add_pool(&r);
+  add_process(&r);
   return r.stats[HAK_STAT_page_trim] + r.stats[HAK_STAT_slab_purge] +
          r.stats[HAK_STAT_superslab_evict] + r.stats[HAK_STAT_huge_evict];
 }

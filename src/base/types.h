@@ -242,6 +242,10 @@ typedef enum {
 #include "base/stats.def"
   HAK_STATS
 } hak_stat_t;
+// The process's own counters. Relaxed: figures; heaps use tier_draining as the hint that another
+// SuperSlab drains.
+HAK_INTERNAL extern hak_word_t hak_counters[HAK_STATS];
+#define hak_counter(name) hak_counters[HAK_STAT_##name]
 
 // Heap states (protocol H1). CLAIMED: a thread works on an orphan for a moment
 // without being attached to it.
@@ -307,7 +311,7 @@ struct hak_heap {
   char *used_up;        // L2: the run used up last, if its pages tell anything (growth.h)
   uint64_t used[2];     // bit c: class c had a front when the last thread left (warm.c)
   uint32_t spares;      // slabs of SPARE runs, and SPARE slabs, of all classes
-  uint32_t drainings;   // hak_pool_counts.draining at the last look through the SPARE slabs
+  uint32_t drainings;   // hak_counter(tier_draining) at the last look through the SPARE slabs
   uint32_t reclaim_met; // the last request to give memory back (protocol T1) it has followed
   uint8_t others;       // slabs in a row that remote frees brought back (thread/commons.c)
   uint8_t given;        // slabs in a row given to a commons

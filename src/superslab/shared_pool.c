@@ -13,8 +13,6 @@
 #define USED_WELL_SLABS 24
 #define DRAINING_SLABS 8
 
-hak_pool_counts_t hak_pool_counts;
-
 // In each band, a search for a run looks at so many SuperSlabs without room, to find one in
 // which the run fits closely (docs/decisions/0022-runs.md). All are looked at before ENOMEM.
 #define LOOKS 16u
@@ -142,7 +140,7 @@ static hak_source_t claimed(uint32_t number, uint64_t word, uint32_t bits) {
     source = HAK_FROM_DRAINING;
     // A draining SuperSlab should not have been needed.
     hak_regret_needed(&drain_regret, hak_os_clock_ms(), 0, drain_rule);
-    hak_fetch_add_relaxed(&hak_pool_counts.hot, 1);
+    hak_fetch_add_relaxed(&hak_counter(tier_hot), 1);
   } else if (missed) {
     hak_regret_needed(&hot_regret, hak_os_clock_ms(), 0, hot_rule);
   }
@@ -284,23 +282,23 @@ static bool evict(uint32_t number) {
   uint32_t used = hak_load_relaxed(&hak_registry.superslabs[number].dirty);
   if (!hak_superslab_decommit(number)) {
     used &= ~hak_load_relaxed(&hak_registry.superslabs[number].dirty);
-    hak_fetch_add_relaxed(&hak_pool_counts.purged, hak_count_bits(used));
+    hak_fetch_add_relaxed(&hak_counter(slab_purge), hak_count_bits(used));
     hak_fetch_add_relaxed(&empty_count, 1);
     hak_store_seq_cst(free_mask, HAK_ALL_FREE); // as in hak_pool_map
     hak_index_publish(number);
     return false;
   }
-  hak_fetch_add_relaxed(&hak_pool_counts.evict, 1);
+  hak_fetch_add_relaxed(&hak_counter(superslab_evict), 1);
   hak_store_relaxed(&evicted_at, hak_os_clock_ms());
   return true;
 }
 
 // Counts what a release did to a SuperSlab. Returns how many are empty if this one is, else 0.
 static uint32_t count_release(uint64_t old, uint64_t now) {
-  if ((now & ~old) & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_pool_counts.draining, 1);
+  if ((now & ~old) & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_counter(tier_draining), 1);
   if ((uint32_t)now != HAK_ALL_FREE) return 0;
-  if (old & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_pool_counts.drained, 1);
-  hak_fetch_add_relaxed(&hak_pool_counts.empty, 1);
+  if (old & HAK_SUPERSLAB_DRAINING) hak_fetch_add_relaxed(&hak_counter(tier_free), 1);
+  hak_fetch_add_relaxed(&hak_counter(superslab_empty), 1);
   return hak_fetch_add_relaxed(&empty_count, 1) + 1;
 }
 
@@ -355,7 +353,7 @@ static uint32_t purge(uint32_t number, uint32_t which, bool early) {
     if (early) hak_fetch_or_relaxed(&superslab->purged, run);
     purged += n;
   }
-  hak_fetch_add_relaxed(&hak_pool_counts.purged, purged);
+  hak_fetch_add_relaxed(&hak_counter(slab_purge), purged);
   return bits;
 }
 

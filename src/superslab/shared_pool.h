@@ -54,16 +54,6 @@ HAK_INLINE bool hak_pool_draining(const hak_slab_t *slab) {
          0;
 }
 
-// How often each of these happened to a SuperSlab. Relaxed: figures; heaps use `draining` as
-// the hint that another SuperSlab drains.
-typedef struct {
-  hak_word_t empty, evict;           // became empty, given back to the system
-  hak_word_t draining, drained, hot; // began to drain, became empty by it, needed again
-  hak_word_t purged;                 // free slabs whose pages were given back
-  hak_word_t huge;                   // mapped as huge pages
-} hak_pool_counts_t;
-HAK_INTERNAL extern hak_pool_counts_t hak_pool_counts;
-
 // Gives empty SuperSlabs beyond keep back to the system; returns their number.
 unsigned hak_pool_trim(size_t keep);
 

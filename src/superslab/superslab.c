@@ -8,6 +8,7 @@
 
 hak_registry_t hak_registry;
 hak_mapped_t hak_mapped;
+hak_word_t hak_counters[HAK_STATS];
 
 // Guard gaps (secure library): every second number in the range stays without memory, so that
 // a write beyond a SuperSlab faults; the last gap is GAPS_END - 2. Each gap costs the kernel
@@ -210,7 +211,7 @@ static void advise(hak_superslab_t *superslab, bool fills, bool is_without) {
   // Relaxed: the SuperSlab is still this thread's.
   hak_store_relaxed(&superslab->huge, on ? HAK_HUGE_ADVISED : HAK_HUGE_NO);
   hak_store_relaxed(&superslab->holes, 0u);
-  if (on) hak_fetch_add_relaxed(&hak_pool_counts.huge, 1);
+  if (on) hak_fetch_add_relaxed(&hak_counter(superslab_huge), 1);
   if (on || !is_without) hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, on);
 }
 

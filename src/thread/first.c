@@ -117,7 +117,7 @@ void *hak_first_alloc(size_t size) {
   // Release: pairs with the acquires in find, block_at and hak_first_audit.
   hak_store_release(&block->state, LIVE);
   hak_store_release(&number[block->at], (uint8_t)(i + 1));
-  hak_fetch_add_relaxed(&hak_first_counts.allocs, 1);
+  hak_fetch_add_relaxed(&hak_counter(first_alloc), 1);
   hak_fetch_add_relaxed(&hak_first_counts.bytes, block->usable);
   return words_of(block);
 }

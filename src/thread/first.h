@@ -50,9 +50,9 @@ bool hak_first_elsewhere(void);
 // For an owned address: whether it lies in a live block.
 bool hak_first_is_live(const void *p);
 
-// Blocks handed out, of them live, usable bytes of those. Relaxed, figures only, but for live (S2).
+// Live blocks, usable bytes of those. bytes: relaxed, a figure only; live: S2.
 typedef struct {
-  hak_word_t allocs, live, bytes;
+  hak_word_t live, bytes;
 } hak_first_counts_t;
 HAK_INTERNAL extern hak_first_counts_t hak_first_counts;
 

@@ -209,6 +209,6 @@ bool hak_warm_drop_many(hak_heap_t *heap) {
 }
 
 void hak_warm_drop_draining(hak_heap_t *heap) {
-  heap->drainings = (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
+  heap->drainings = (uint32_t)hak_load_relaxed(&hak_counter(tier_draining));
   drop(heap, true);
 }

@@ -61,7 +61,7 @@ void hak_warm_drop_draining(hak_heap_t *heap);
 // Whether a SuperSlab has begun to drain since hak_warm_drop_draining was called last.
 HAK_INLINE bool hak_warm_draining(const hak_heap_t *heap) {
   // Relaxed: one that began this moment is seen at the next look.
-  return heap->drainings != (uint32_t)hak_load_relaxed(&hak_pool_counts.draining);
+  return heap->drainings != (uint32_t)hak_load_relaxed(&hak_counter(tier_draining));
 }
 HAK_INLINE void hak_warm_look_for_draining(hak_heap_t *heap) {
   if (hak_warm_draining(heap)) hak_warm_drop_draining(heap);

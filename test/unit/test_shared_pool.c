@@ -61,7 +61,7 @@ static void runs_of_every_length(void) {
       hak_pool_release(slabs[n], n);
     }
   }
-  CHECK_EQUAL(hak_pool_counts.evict, 0);
+  CHECK_EQUAL(hak_counter(superslab_evict), 0);
   // 136 slabs fit into 5 SuperSlabs; more than 6: holes are not found.
   CHECK(hak_superslab_count() - 1 <= 6);
 }
@@ -76,15 +76,15 @@ static void sources_and_results(void) {
   CHECK_EQUAL(source, HAK_FROM_POOL);
   CHECK_EQUAL(hak_superslab_number(run), hak_superslab_number(first));
   hak_pool_release(first, 1);
-  CHECK_EQUAL(hak_pool_counts.empty, 0);
+  CHECK_EQUAL(hak_counter(superslab_empty), 0);
   hak_pool_release(run, 16);
-  CHECK_EQUAL(hak_pool_counts.empty, 1);
+  CHECK_EQUAL(hak_counter(superslab_empty), 1);
   CHECK_EQUAL(free_mask(hak_superslab_number(run)), UINT32_MAX);
   run = pool_acquire(5, &source);
   CHECK_EQUAL(source, HAK_FROM_REUSE);
   hak_pool_release(run, 5);
-  CHECK_EQUAL(hak_pool_counts.empty, 2);
-  CHECK_EQUAL(hak_pool_counts.evict, 0);
+  CHECK_EQUAL(hak_counter(superslab_empty), 2);
+  CHECK_EQUAL(hak_counter(superslab_evict), 0);
   CHECK_EQUAL(hak_pool_trim(0), 1);
   CHECK_EQUAL(hak_pool_trim(0), 0);
   CHECK_EQUAL(committed(), 0);
@@ -100,12 +100,12 @@ static void empties_beyond_the_cache_go(void) {
   begin();
   hak_option(LRU_CAP) = cap;
   hak_slab_t *halves[60];
-  uint64_t evicted = hak_pool_counts.evict, emptied = hak_pool_counts.empty;
+  uint64_t evicted = hak_counter(superslab_evict), emptied = hak_counter(superslab_empty);
   for (unsigned i = 0; i < 60; i++) halves[i] = acquire(16);
   CHECK_EQUAL(committed(), 30);
   for (unsigned i = 0; i < 60; i++) hak_pool_release(halves[i], 16);
-  CHECK_EQUAL(hak_pool_counts.empty - emptied, 30);
-  CHECK_EQUAL(hak_pool_counts.evict - evicted, 30 - cap);
+  CHECK_EQUAL(hak_counter(superslab_empty) - emptied, 30);
+  CHECK_EQUAL(hak_counter(superslab_evict) - evicted, 30 - cap);
   CHECK_EQUAL(committed(), cap);
   for (unsigned i = 0; i < 60; i++) halves[i] = acquire(16);
   CHECK_EQUAL(hak_superslab_count() - 1, 30); // the numbers are used again
@@ -127,15 +127,15 @@ static void cache_of_every_size(void **state) {
 // A swinging load pays for its first three swings only. The first evicts all but those that
 // may stay; by the fourth the pool knows that it evicted too many.
 static void swing(unsigned superslabs) {
-  uint64_t before = hak_pool_counts.evict;
+  uint64_t before = hak_counter(superslab_evict);
   for (unsigned i = 0; i < 40; i++) {
     hak_slab_t *halves[60];
-    if (i == 3) before = hak_pool_counts.evict;
+    if (i == 3) before = hak_counter(superslab_evict);
     for (unsigned k = 0; k < 2 * superslabs; k++) halves[k] = acquire(16);
     for (unsigned k = 0; k < 2 * superslabs; k++) hak_pool_release(halves[k], 16);
-    if (i == 0) CHECK_EQUAL(hak_pool_counts.evict - before, superslabs - hak_option(LRU_CAP));
+    if (i == 0) CHECK_EQUAL(hak_counter(superslab_evict) - before, superslabs - hak_option(LRU_CAP));
   }
-  CHECK_EQUAL(hak_pool_counts.evict, before);
+  CHECK_EQUAL(hak_counter(superslab_evict), before);
   CHECK_EQUAL(committed(), superslabs);
 }
 
@@ -193,10 +193,10 @@ static void a_share_of_what_is_in_use(void) {
   }
   uint64_t evicted = 0;
   for (unsigned swing = 0; swing < 40; swing++) {
-    if (swing == 20) evicted = hak_pool_counts.evict;
+    if (swing == 20) evicted = hak_counter(superslab_evict);
     hak_pool_release(acquire(16), 16);
   }
-  CHECK_EQUAL(hak_pool_counts.evict, evicted);
+  CHECK_EQUAL(hak_counter(superslab_evict), evicted);
 }
 ISOLATED(a_share_of_what_is_in_use)
 
@@ -228,18 +228,18 @@ static void refused_evictions(void) {
   for (unsigned i = 0; i < 6; i++) halves[i] = acquire(16);
   hak_pool_release(halves[0], 16);
   hak_pool_release(halves[1], 16); // this one goes
-  CHECK_EQUAL(hak_pool_counts.evict, 1);
+  CHECK_EQUAL(hak_counter(superslab_evict), 1);
   hak_os_fault(HAK_FAULT_UNMAP, 0, false);
   for (unsigned i = 2; i < 6; i++) hak_pool_release(halves[i], 16);
   CHECK_EQUAL(hak_pool_trim(0), 0);
-  CHECK_EQUAL(hak_pool_counts.evict, 1);
+  CHECK_EQUAL(hak_counter(superslab_evict), 1);
   CHECK_EQUAL(committed(), 2);
   hak_os_fault(HAK_FAULT_ALL, 0, false);
   for (unsigned i = 0; i < 4; i++) halves[i] = acquire(16);
   for (unsigned i = 0; i < 4; i++) hak_pool_release(halves[i], 16);
   hak_os_fault(0, 0, false);
   CHECK_EQUAL(hak_pool_trim(0), 2);
-  CHECK_EQUAL(hak_pool_counts.evict, 3);
+  CHECK_EQUAL(hak_counter(superslab_evict), 3);
   CHECK_EQUAL(committed(), 0);
 }
 ISOLATED(refused_evictions)
@@ -256,10 +256,10 @@ static void many_refused_evictions(void) {
   for (uint32_t number = 1; number <= MANY; number++) hak_registry.superslabs[number].dirty = 1;
   for (unsigned round = 0; round < 2; round++) {
     hak_os_fault(HAK_FAULT_UNMAP, 0, false);
-    uint64_t purged = hak_pool_counts.purged, went = round == 0 ? TRIES : MANY - TRIES;
+    uint64_t purged = hak_counter(slab_purge), went = round == 0 ? TRIES : MANY - TRIES;
     CHECK_EQUAL(hak_pool_trim(0), 0);
     CHECK_EQUAL(hak_os_fault_calls(), TRIES);
-    CHECK_EQUAL(hak_pool_counts.purged, purged + went); // their pages did go
+    CHECK_EQUAL(hak_counter(slab_purge), purged + went); // their pages did go
     hak_os_fault(0, 0, false);
   }
   for (uint32_t number = 1; number <= MANY; number++)
@@ -273,10 +273,10 @@ ISOLATED(many_refused_evictions)
 enum { SUPERSLABS = 100, PART = 16 };
 static unsigned evicted_by_tend(void) {
   static uint64_t called_at;
-  uint64_t before = hak_pool_counts.evict, now = hak_os_clock_ms(), last = called_at ? called_at : now;
+  uint64_t before = hak_counter(superslab_evict), now = hak_os_clock_ms(), last = called_at ? called_at : now;
   called_at = now;
   hak_pool_tend();
-  unsigned count = (unsigned)(hak_pool_counts.evict - before);
+  unsigned count = (unsigned)(hak_counter(superslab_evict) - before);
   unsigned most = (unsigned)(SUPERSLABS * (hak_os_clock_ms() - last) / 1000) + 1; // all per second
   CHECK(count <= (most < PART ? PART : most));
   return count;
@@ -320,10 +320,10 @@ static void a_fallen_limit_in_parts(void) {
   static hak_slab_t *halves[2 * SUPERSLABS];
   for (unsigned i = 0; i < COUNT(halves); i++) halves[i] = acquire(16);
   for (unsigned i = 0; i < COUNT(halves) - 1; i++) hak_pool_release(halves[i], 16);
-  CHECK_EQUAL(hak_pool_counts.evict, 0);
+  CHECK_EQUAL(hak_counter(superslab_evict), 0);
   hak_option(LRU_CAP) = 4;
   hak_pool_release(halves[COUNT(halves) - 1], 16);
-  CHECK_EQUAL(hak_pool_counts.evict, 1 + PART); // its own SuperSlab, and a part
+  CHECK_EQUAL(hak_counter(superslab_evict), 1 + PART); // its own SuperSlab, and a part
   for (unsigned left = SUPERSLABS - 1 - PART; left > 4;) {
     hak_pool_release(acquire(16), 16);
     left = left > 4 + 1 + PART ? left - 1 - PART : 4;
@@ -360,17 +360,17 @@ static void idle_slabs_go(void) {
   hak_pool_release(few[2], IDLE_SLABS - 1);
   hak_option(PURGE) = 2;
   CHECK(hak_pool_tend()); // the first call sweeps
-  CHECK_EQUAL(hak_pool_counts.purged, 0);
+  CHECK_EQUAL(hak_counter(slab_purge), 0);
   hak_os_sleep_ms(1050);
   CHECK(hak_pool_tend());
-  CHECK_EQUAL(hak_pool_counts.purged, 16);
+  CHECK_EQUAL(hak_counter(slab_purge), 16);
   hak_pool_release(few[2] + IDLE_SLABS - 1, 1);
   hak_os_sleep_ms(1050);
   CHECK(hak_pool_tend());
-  CHECK_EQUAL(hak_pool_counts.purged, 16); // three have been idle for longer, the fourth has not
+  CHECK_EQUAL(hak_counter(slab_purge), 16); // three have been idle for longer, the fourth has not
   hak_os_sleep_ms(1050);
   CHECK(hak_pool_tend());
-  CHECK_EQUAL(hak_pool_counts.purged, 16 + IDLE_SLABS);
+  CHECK_EQUAL(hak_counter(slab_purge), 16 + IDLE_SLABS);
 }
 ISOLATED(idle_slabs_go)
 
@@ -387,7 +387,7 @@ static void some_are_going(void) {
   for (unsigned i = 0; i < COUNT(going); i++) hak_pool_release(going[i], 16);
   hak_option(PURGE) = 2;
   hak_option(LRU_CAP) = KEPT;
-  for (unsigned looks = 0; hak_pool_counts.evict == 0; looks++) {
+  for (unsigned looks = 0; hak_counter(superslab_evict) == 0; looks++) {
     CHECK(looks < 1000);
     hak_os_sleep_ms(10);
     hak_pool_tend();
@@ -398,26 +398,26 @@ static void some_are_going(void) {
 static void a_part_has_an_end(void) {
   enum { PART_MAX = 128 };
   some_are_going();
-  CHECK(hak_pool_counts.evict <= PART_MAX);
+  CHECK(hak_counter(superslab_evict) <= PART_MAX);
   hak_os_sleep_ms(900); // time for 360 of them; any later, a look that finds all anew is due
-  uint64_t before = hak_pool_counts.evict;
+  uint64_t before = hak_counter(superslab_evict);
   hak_pool_tend();
-  CHECK(hak_pool_counts.evict - before > PART && hak_pool_counts.evict - before <= PART_MAX);
+  CHECK(hak_counter(superslab_evict) - before > PART && hak_counter(superslab_evict) - before <= PART_MAX);
 }
 ISOLATED(a_part_has_an_end)
 
 static void a_sweep_goes_on_meanwhile(void) {
   enum { EACH = 8, EVERY_MS = 50 };
   some_are_going();
-  uint64_t begun = hak_os_clock_ms(), purged = hak_pool_counts.purged;
+  uint64_t begun = hak_os_clock_ms(), purged = hak_counter(slab_purge);
   while (committed() > KEPT + HELD) {
     hak_os_sleep_ms(5);
     hak_pool_tend();
     CHECK(hak_os_clock_ms() - begun < 60000);
   }
   uint64_t sweeps = (hak_os_clock_ms() - begun) / EVERY_MS;
-  CHECK(hak_pool_counts.purged > purged);
-  CHECK(hak_pool_counts.purged - purged <= 16 * EACH * (sweeps + 1)); // slabs
+  CHECK(hak_counter(slab_purge) > purged);
+  CHECK(hak_counter(slab_purge) - purged <= 16 * EACH * (sweeps + 1)); // slabs
 }
 ISOLATED(a_sweep_goes_on_meanwhile)
 
@@ -431,13 +431,13 @@ static void a_long_sweep(void) {
   for (unsigned i = 0; i < COUNT(halves); i += 2) hak_pool_release(halves[i], 16);
   hak_option(PURGE) = 2;
   CHECK_EQUAL(committed(), SUPERSLABS);
-  CHECK_EQUAL(hak_pool_counts.purged, 0);
+  CHECK_EQUAL(hak_counter(slab_purge), 0);
   uint64_t begun = hak_os_clock_ms();
   uint64_t purged = 0;
   unsigned due = 0, last = 0;
   while (due < 5 && hak_os_clock_ms() - begun < 60000) {
     due += hak_pool_tend();
-    if (hak_pool_counts.purged != purged) purged = hak_pool_counts.purged, last = due;
+    if (hak_counter(slab_purge) != purged) purged = hak_counter(slab_purge), last = due;
     hak_os_sleep_ms(10);
   }
   CHECK_EQUAL(due, 5);
@@ -555,18 +555,18 @@ static void sparse_ones_drain(void) {
   uint32_t a = full_one(), b = full_one(), hot = full_one();
   release(hot, 0, 10);
   release(a, 0, 23);
-  CHECK(!draining(a) && hak_pool_counts.draining == 0);
+  CHECK(!draining(a) && hak_counter(tier_draining) == 0);
   release(a, 23, 24); // a quarter is still in use
   CHECK(draining(a));
-  CHECK_EQUAL(hak_pool_counts.draining, 1);
+  CHECK_EQUAL(hak_counter(tier_draining), 1);
   release(b, 0, 29);
-  CHECK(draining(b) && hak_pool_counts.draining == 2);
+  CHECK(draining(b) && hak_counter(tier_draining) == 2);
   // A DRAINING one gets no new slab while a HOT one has room; then the fullest comes first.
   for (unsigned i = 0; i < 10; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), hot);
   hak_source_t source;
   CHECK_EQUAL(hak_superslab_number(pool_acquire(1, &source)), a);
   CHECK_EQUAL(source, HAK_FROM_DRAINING);
-  CHECK(!draining(a) && hak_pool_counts.hot == 1);
+  CHECK(!draining(a) && hak_counter(tier_hot) == 1);
   // It stays HOT until it has been well used again.
   release(a, 0, 1);
   release(a, 24, 30);
@@ -576,10 +576,10 @@ static void sparse_ones_drain(void) {
   // An empty SuperSlab is FREE; its next life starts HOT.
   release(b, 29, 32);
   CHECK(!draining(b));
-  CHECK_EQUAL(hak_pool_counts.drained, 1);
+  CHECK_EQUAL(hak_counter(tier_free), 1);
   CHECK_EQUAL(free_mask(b), UINT32_MAX);
   hak_pool_trim(0);
-  CHECK_EQUAL(hak_pool_counts.evict, 1);
+  CHECK_EQUAL(hak_counter(superslab_evict), 1);
 }
 ISOLATED(sparse_ones_drain)
 
@@ -643,23 +643,23 @@ static void draining_ones_are_purged(void) {
   uint32_t a = full_one();
   for (unsigned i = 0; i < 32; i++) memset(memory_of(a, i), (int)i + 1, HAK_SLAB_SIZE);
   release(a, 0, 23);
-  CHECK_EQUAL(hak_pool_counts.purged, 0);
+  CHECK_EQUAL(hak_counter(slab_purge), 0);
   release(a, 23, 27);
   CHECK(draining(a));
-  CHECK_EQUAL(hak_pool_counts.purged, 0);
+  CHECK_EQUAL(hak_counter(slab_purge), 0);
   release(a, 27, 28); // 4 are left
-  CHECK_EQUAL(hak_pool_counts.purged, 28);
+  CHECK_EQUAL(hak_counter(slab_purge), 28);
   CHECK_EQUAL(dirty(a), UINT32_MAX << 28);
   CHECK_EQUAL(free_mask(a), UINT32_MAX >> 4);
   for (unsigned i = 0; i < 28; i++) CHECK(all_zero(memory_of(a, i), HAK_SLAB_SIZE));
   for (unsigned i = 28; i < 32; i++)
     for (size_t at = 0; at < HAK_SLAB_SIZE; at += 512) CHECK_EQUAL(memory_of(a, i)[at], i + 1);
   release(a, 28, 29);
-  CHECK_EQUAL(hak_pool_counts.purged, 28);
+  CHECK_EQUAL(hak_counter(slab_purge), 28);
   release(a, 29, 30); // 2
-  CHECK_EQUAL(hak_pool_counts.purged, 30);
+  CHECK_EQUAL(hak_counter(slab_purge), 30);
   release(a, 30, 31); // 1
-  CHECK_EQUAL(hak_pool_counts.purged, 31);
+  CHECK_EQUAL(hak_counter(slab_purge), 31);
   release(a, 31, 32);
   CHECK_EQUAL(free_mask(a), UINT32_MAX);
   hak_slab_t *again = acquire(16);
@@ -675,17 +675,17 @@ static void the_last_one_waits(void) {
   for (unsigned i = 0; i < 3; i++) number[i] = full_one();
   for (unsigned i = 0; i < 3; i++) {
     release(number[i], 0, 24);
-    CHECK_EQUAL(hak_pool_counts.purged, 24 * i);
+    CHECK_EQUAL(hak_counter(slab_purge), 24 * i);
   }
   CHECK(dirty(number[1]) == UINT32_MAX << 24 && dirty(number[2]) == UINT32_MAX);
   CHECK(purged_in(number[1]) == hak_ones(0, 24) && purged_in(number[2]) == 0);
   for (unsigned i = 0; i < 3 * 24; i++) acquire(1);
   for (unsigned i = 0; i < 3; i++) CHECK(!draining(number[i]) && purged_in(number[i]) == 0);
   release(number[0], 0, 24);
-  CHECK_EQUAL(hak_pool_counts.purged, 48); // the one that waited is HOT again
+  CHECK_EQUAL(hak_counter(slab_purge), 48); // the one that waited is HOT again
   hak_memory_limit = 1;
   release(number[1], 0, 24);
-  CHECK_EQUAL(hak_pool_counts.purged, 72);
+  CHECK_EQUAL(hak_counter(slab_purge), 72);
   CHECK_EQUAL(dirty(number[1]), UINT32_MAX << 24);
   // The mask of purged slabs of an empty SuperSlab is used once.
   hak_memory_limit = UINT64_MAX;
@@ -733,7 +733,7 @@ static void release_and_need(unsigned steps, const unsigned to[], bool from_the_
   uint32_t a = full_one();
   uint64_t purged = 0;
   for (unsigned swing = 0; swing < 20; swing++) {
-    if (swing == 10) purged = hak_pool_counts.purged;
+    if (swing == 10) purged = hak_counter(slab_purge);
     for (unsigned i = 0; i < steps; i++) {
       unsigned from = i ? to[i - 1] : 0;
       if (!from_the_end) release(a, from, to[i]);
@@ -743,7 +743,7 @@ static void release_and_need(unsigned steps, const unsigned to[], bool from_the_
     CHECK_EQUAL(free_mask(a), hak_ones(0, to[steps - 1]));
     for (unsigned i = 0; i < to[steps - 1]; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
   }
-  CHECK(purged > 0 && hak_pool_counts.purged == purged);
+  CHECK(purged > 0 && hak_counter(slab_purge) == purged);
 }
 // Sparse SuperSlabs that are needed again at once keep their pages.
 static void no_purge_in_a_load_that_swings(void) { release_and_need(1, (unsigned[]){30}, false); }
@@ -772,7 +772,7 @@ static void unused_huge_pages_go(void) {
   *memory_of(sparse, 0) = 1;
   *memory_of(sparse, 20) = 1;
   release(other, 0, 32);
-  CHECK_EQUAL(hak_pool_counts.evict, 1);
+  CHECK_EQUAL(hak_counter(superslab_evict), 1);
   CHECK_EQUAL(dirty(sparse), 3);
   CHECK(hak_registry.superslabs[sparse].huge == HAK_HUGE_BEFORE && free_mask(sparse) == ~3u);
   CHECK(hak_registry.superslabs[used].huge == HAK_HUGE_ADVISED);
@@ -798,7 +798,7 @@ static void unused_beside_trimmed_go(void) {
     hak_slab_t *slab = hak_slab_at((numbers[i] << HAK_SLABS_SHIFT) + 31);
     hak_pool_trimmed(slab, 1);
     hak_pool_trimmed(slab, 1); // it waits already
-    CHECK_EQUAL(hak_pool_counts.purged, i < 5 ? 0 : 5);
+    CHECK_EQUAL(hak_counter(slab_purge), i < 5 ? 0 : 5);
   }
   CHECK(*memory_of(numbers[0], 2) == 0 && free_mask(numbers[0]) == 0x1f);
   for (unsigned i = 1; i < COUNT(numbers); i++) CHECK_EQUAL(*memory_of(numbers[i], 2), 1);
@@ -836,7 +836,7 @@ static void short_of_memory(void) {
   hak_slab_t *a = acquire(16), *b = acquire(16), *c = acquire(16);
   hak_memory_limit = hak_load_relaxed(&hak_mapped.mapped) + HAK_SUPERSLAB_SIZE / 16;
   hak_pool_release(c, 16);
-  CHECK_EQUAL(hak_pool_counts.evict, 1);
+  CHECK_EQUAL(hak_counter(superslab_evict), 1);
   hak_memory_limit *= 2;
   hak_pool_release(a, 16), hak_pool_release(b, 16);
   CHECK_EQUAL(committed(), 1);
@@ -855,7 +855,7 @@ static void without_tiers_the_first(void) {
   uint32_t a = full_one(), b = full_one();
   release(a, 0, 30);
   release(b, 0, 2);
-  CHECK(!draining(a) && hak_pool_counts.draining == 0);
+  CHECK(!draining(a) && hak_counter(tier_draining) == 0);
   for (unsigned i = 0; i < 30; i++) CHECK_EQUAL(hak_superslab_number(acquire(1)), a);
   CHECK_EQUAL(hak_superslab_number(acquire(1)), b);
 }

@@ -256,13 +256,13 @@ ISOLATED(after_a_pause)
 static void tails_of_shrunk_blocks(void) {
   enum { COUNT_ = 100, FROM = 1000000, TO = 510000 };
   if (hak_option(PURGE) < 2 || SANITIZED || HAK_SECURE || hak_option(GUARD)) return;
-  uint64_t purged = hak_pool_counts.purged;
+  uint64_t purged = hak_counter(slab_purge);
   for (unsigned i = 0; i < COUNT_; i++) {
     CHECK((held[i] = hak_malloc(FROM)) != NULL);
     memset(held[i], 1, FROM);
     CHECK(hak_realloc(held[i], TO) == held[i]);
   }
-  CHECK(hak_pool_counts.purged - purged > COUNT_ * (FROM - TO) / HAK_SLAB_SIZE / 2);
+  CHECK(hak_counter(slab_purge) - purged > COUNT_ * (FROM - TO) / HAK_SLAB_SIZE / 2);
   for (unsigned i = 0; i < COUNT_; i++) hak_free(held[i]);
 }
 ISOLATED(tails_of_shrunk_blocks)

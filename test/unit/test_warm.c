@@ -179,13 +179,13 @@ static void draining_ones_go(void) {
     free_slabs(slab, slab + 1);
     blocks[slab * PER_SLAB] = NULL;
     // An event checks before it keeps a slab: the newest drain may be its own.
-    uint64_t drainings = hak_pool_counts.draining;
+    uint64_t drainings = hak_counter(tier_draining);
     hak_warm_drop_draining(hak_tls_heap);
-    for (uint32_t k = hak_tls_heap->spare[CLASS]; k && drainings == hak_pool_counts.draining;
+    for (uint32_t k = hak_tls_heap->spare[CLASS]; k && drainings == hak_counter(tier_draining);
          k = hak_slab_at(k)->next)
       CHECK(!hak_pool_draining(hak_slab_at(k)));
   }
-  CHECK(hak_pool_counts.draining > 0 && hak_pool_counts.drained > 0);
+  CHECK(hak_counter(tier_draining) > 0 && hak_counter(tier_free) > 0);
 }
 ISOLATED(draining_ones_go)
 
