@@ -24,7 +24,7 @@ HAK_EXPORT bool hak_trim(size_t keep) {
   hak_heap_t *heap = hak_heap_enter();
   const size_t most = (size_t)HAK_SUPERSLABS_MAX << HAK_SUPERSLAB_SHIFT;
   uint64_t before = hak_stats_given_back();
-  hak_heap_reclaim_all(heap, keep < most ? keep : most);
+  hak_heap_reclaim_all(heap, hak_min(keep, most));
   if (heap) hak_heap_leave(heap);
   return hak_stats_given_back() != before;
 }

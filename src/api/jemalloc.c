@@ -55,7 +55,7 @@ HAK_EXPORT void *mallocx(size_t size, int flags) {
 static void *move(void *p, size_t usable, size_t size, int flags) {
   void *q = hak_front_alloc_aligned(alignment_of(flags), size, NULL);
   if (!q) return hak_api_no_memory();
-  memcpy(q, p, size < usable ? size : usable);
+  memcpy(q, p, hak_min(size, usable));
   hak_front_free(p, "rallocx");
   return q;
 }

@@ -7,6 +7,9 @@
 
 HAK_INLINE bool hak_is_pow2(size_t x) { return x != 0 && (x & (x - 1)) == 0; }
 
+HAK_INLINE size_t hak_min(size_t a, size_t b) { return a < b ? a : b; }
+HAK_INLINE size_t hak_max(size_t a, size_t b) { return a > b ? a : b; }
+
 // Alignment must be a power of two; the caller rules out overflow.
 HAK_INLINE size_t hak_align_up(size_t x, size_t alignment) {
   return (x + alignment - 1) & ~(alignment - 1);

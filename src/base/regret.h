@@ -11,6 +11,7 @@
 #define HAK_BASE_REGRET_H
 
 #include "base/atomic.h"
+#include "base/bits.h"
 
 #define HAK_PAUSE_MAX_MS 64000
 
@@ -40,8 +41,8 @@ typedef struct {
 // matter).
 HAK_INLINE bool hak_regret_pauses(hak_regret_t *regret, uint64_t now, uint64_t size) {
   if (now >= hak_load_relaxed(&regret->until)) return false;
-  uint64_t before = hak_load_relaxed(&regret->size), more = before / 8;
-  if (size < before + (more > HAK_PAUSE_GROWTH_MIN ? more : HAK_PAUSE_GROWTH_MIN)) return true;
+  uint64_t before = hak_load_relaxed(&regret->size);
+  if (size < before + hak_max(before / 8, HAK_PAUSE_GROWTH_MIN)) return true;
   hak_store_relaxed(&regret->until, now);
   return false;
 }
@@ -59,9 +60,8 @@ HAK_INLINE void hak_regret_needed(hak_regret_t *regret, uint64_t now, uint64_t s
     return;
   if (hak_fetch_add_relaxed(&regret->count, 1) + 1 < rule.few) return;
   bool again = now - hak_load_relaxed(&regret->until) < HAK_PAUSE_MAX_MS;
-  uint32_t pause = again ? 2 * hak_load_relaxed(&regret->pause) : 0;
-  if (pause < rule.least) pause = rule.least;
-  if (pause > rule.most) pause = rule.most;
+  uint32_t longer = again ? 2 * hak_load_relaxed(&regret->pause) : 0;
+  uint32_t pause = (uint32_t)hak_min(hak_max(longer, rule.least), rule.most);
   hak_store_relaxed(&regret->pause, pause);
   hak_store_relaxed(&regret->size, size);
   hak_store_relaxed(&regret->until, now + pause);

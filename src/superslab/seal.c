@@ -71,8 +71,7 @@ bool hak_seal_find(const void *block, size_t place, const char *function, size_t
 // Filling.
 
 static size_t from_start(size_t span) {
-  size_t most = span < hak_secret.fill_bytes ? span : hak_secret.fill_bytes;
-  return most & ~(sizeof(hak_pair_t) - 1);
+  return hak_align_down(hak_min(span, hak_secret.fill_bytes), sizeof(hak_pair_t));
 }
 
 void hak_seal_fill_any(void *block, size_t span) {

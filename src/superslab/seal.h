@@ -205,8 +205,7 @@ bool hak_seal_filled_any(const void *block, size_t span);
 // less than a pair; in the smallest blocks a word.
 HAK_INLINE size_t hak_seal_span(size_t place, size_t slack) {
   size_t size = place - HAK_TAIL - slack;
-  size_t least = place == HAK_MIN_BLOCK ? sizeof(uint64_t) : sizeof(hak_pair_t);
-  return size < least ? least : size;
+  return hak_max(size, place == HAK_MIN_BLOCK ? sizeof(uint64_t) : sizeof(hak_pair_t));
 }
 
 // The same if hak_secret.plain is set.

@@ -511,12 +511,10 @@ unsigned hak_pool_trim_idle(unsigned keep) {
 
 // Evicts a part of the rest that is to go, ms after the last part. Some may be needed again by now.
 static void trim_part(unsigned rest, uint64_t ms) {
-  uint64_t most = hak_load_relaxed(&going_all) * ms / GONE_MS;
-  unsigned keep = hak_pool_kept(), idle = idle_beyond(keep);
-  if (rest > idle) rest = idle;
-  if (most < PART) most = PART;
-  if (most > PART_MAX) most = PART_MAX;
-  unsigned n = most < rest ? (unsigned)most : rest;
+  uint64_t most = hak_max(hak_load_relaxed(&going_all) * ms / GONE_MS, PART);
+  unsigned keep = hak_pool_kept();
+  rest = (unsigned)hak_min(rest, idle_beyond(keep));
+  unsigned n = (unsigned)hak_min(hak_min(most, PART_MAX), rest);
   hak_store_relaxed(&going, rest - n);
   trim_some(keep, n);
 }

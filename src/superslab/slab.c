@@ -24,9 +24,7 @@ void hak_slab_set_owner(hak_slab_t *slab, hak_heap_t *heap) {
 // next free); two or three times as many where these would last for few allocations only.
 static uint16_t back_in_use(uint32_t capacity) {
   uint32_t times = capacity <= FEWER_BLOCKS ? 3 : capacity <= FEW_BLOCKS ? 2 : 1;
-  uint32_t back = capacity * times / (uint32_t)hak_option(FULL_MARK);
-  if (back > capacity) return (uint16_t)capacity;
-  return back < 1 ? 1 : (uint16_t)back;
+  return (uint16_t)hak_max(hak_min(capacity * times / hak_option(FULL_MARK), capacity), 1);
 }
 
 void hak_slab_init(hak_slab_t *slab, hak_heap_t *heap, unsigned size_class) {
@@ -128,7 +126,7 @@ static void *link_shuffled(char *start, uint32_t count, size_t size, void *next)
 void hak_slab_list(hak_slab_t *slab, char *block, uint32_t count) {
   void *list = NULL;
   for (uint32_t n; count != 0; count -= n, block += n * slab->size) {
-    n = count < SHUFFLED ? count : SHUFFLED;
+    n = (uint32_t)hak_min(count, SHUFFLED);
     list = link_shuffled(block, n, slab->size, list);
   }
   slab->free = list;

@@ -119,23 +119,21 @@ static size_t range_for(size_t limit) {
   uint64_t kind = hak_option(SS_LOOKUP_KIND);
   size_t range = hak_option(RANGE_SIZE);
   if (kind == HAK_LOOKUP_TABLE || (kind == HAK_LOOKUP_AUTO && limit != SIZE_MAX)) return 0;
-  return range > limit / 4 ? limit / 4 : range;
+  return hak_min(range, limit / 4);
 }
 
 static uint32_t numbers_for(size_t limit) {
-  size_t numbers = limit >> HAK_SUPERSLAB_SHIFT;
-  if (numbers == 0) return commit_step;
-  return (uint32_t)hak_align_up(numbers < HAK_SUPERSLABS_MAX ? numbers : HAK_SUPERSLABS_MAX,
-                                commit_step);
+  size_t numbers = hak_min(limit >> HAK_SUPERSLAB_SHIFT, HAK_SUPERSLABS_MAX);
+  return (uint32_t)hak_align_up(hak_max(numbers, 1), commit_step);
 }
 
 void hak_superslab_init(void) {
   commit_step = (uint32_t)(hak_os_page_size / sizeof(hak_superslab_t));
   size_t limit = hak_os_address_limit();
   hak_store_relaxed(&address_limit, (uint64_t)limit);
-  uint32_t range_end = reserve_range(range_for(limit));
+  uint32_t ranged = reserve_range(range_for(limit));
   reserved_numbers = reserve_descriptors(numbers_for(limit));
-  if (range_end > reserved_numbers) range_end = reserved_numbers;
+  uint32_t range_end = (uint32_t)hak_min(ranged, reserved_numbers);
   hak_store_relaxed(&hak_registry.numbers, word_of(1, range_end, reserved_numbers));
 }
 
@@ -160,8 +158,7 @@ static bool commit_descriptors(uint32_t first, uint32_t max) {
 // From now on lookups find the blocks of the numbers below. Relaxed: ordered by the release of
 // the number, and between the program's threads by whatever hands the pointer over.
 static void raise_limit(uint32_t numbers, uint32_t range_end) {
-  if (numbers > range_end) numbers = range_end;
-  uint64_t limit = (uint64_t)numbers << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
+  uint64_t limit = hak_min(numbers, range_end) << (HAK_SUPERSLAB_SHIFT - HAK_MIN_SHIFT);
   uint64_t old = hak_load_relaxed(&hak_registry.limit);
   while (old < limit && !hak_cas_relaxed(&hak_registry.limit, &old, limit)) {
   }
@@ -196,7 +193,7 @@ static uint32_t new_number(void) {
     }
     uint32_t next = number + 1 + gap_before(number + 2, range_end);
     // Before the number is used, so that whoever knows it finds its blocks (model registry).
-    raise_limit(next < committed ? next : committed, range_end);
+    raise_limit((uint32_t)hak_min(next, committed), range_end);
     if (hak_cas_acq_rel(&hak_registry.numbers, &word, word + (next - number))) return number;
   }
 }
@@ -287,10 +284,8 @@ static void shrink(uint32_t range_end, uint32_t max) {
   do {
     uint32_t next = next_in(old), used = next + 1 + HAK_SECURE;
     uint32_t described = (uint32_t)hak_align_down(next, commit_step) + commit_step;
-    new_end = range_end > used ? range_end : used;
-    if (new_end > range_end_in(old)) new_end = range_end_in(old);
-    new_max = max > described ? max : described;
-    if (new_max > max_in(old)) new_max = max_in(old);
+    new_end = (uint32_t)hak_min(hak_max(range_end, used), range_end_in(old));
+    new_max = (uint32_t)hak_min(hak_max(max, described), max_in(old));
     // Release: whoever uses a number beyond the new end maps it elsewhere.
   } while (!hak_cas_acq_rel(&hak_registry.numbers, &old, word_of(next_in(old), new_end, new_max)));
   // Without a range both are 0.
@@ -305,7 +300,7 @@ static void shrink(uint32_t range_end, uint32_t max) {
 static void grow(uint32_t max) {
   uint64_t word = hak_load_acquire(&hak_registry.numbers);
   uint32_t old = max_in(word);
-  if (max > reserved_numbers) max = reserved_numbers;
+  max = (uint32_t)hak_min(max, reserved_numbers);
   for (; max > old; max = old + (uint32_t)hak_align_down((max - old) / 2, commit_step)) {
     if (!take_again(superslabs_end(old), superslabs_end(max))) continue;
     if (!take_again(slabs_end(old), slabs_end(max))) {
@@ -372,7 +367,7 @@ void hak_superslab_fit(size_t limit) {
   // The limit may have changed since the caller read it, and grow would use it up.
   size_t now = hak_os_address_limit();
   hak_store_relaxed(&address_limit, (uint64_t)now);
-  grow(numbers_within(limit < now ? limit : now));
+  grow(numbers_within(hak_min(limit, now)));
   hak_store_release(&fitting, false);
 }
 

@@ -104,8 +104,7 @@ HAK_INLINE uint32_t hak_superslab_count(void) {
   uint32_t next = hak_load_acquire(&hak_registry.numbers) & ((1u << HAK_NUMBER_BITS) - 1);
   if (!HAK_SECURE) return next;
   // The gap after the last number may lie beyond the descriptors.
-  uint32_t committed = hak_load_acquire(&hak_registry.committed_numbers);
-  return next < committed ? next : committed;
+  return (uint32_t)hak_min(next, hak_load_acquire(&hak_registry.committed_numbers));
 }
 
 // Bytes mapped for blocks and metadata, now and at most (statistics).

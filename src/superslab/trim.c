@@ -35,8 +35,8 @@ static uint32_t free_pages(hak_slab_t *slab, unsigned pages, size_t size) {
   const size_t page = hak_os_page_size, gap = hak_slab_gap(slab);
   uint16_t live[PAGES_MAX + 1] = {0}; // blocks that a page has a part of
   for (unsigned i = 0; i < pages; i++) {
-    uint32_t end = first_from(slab, (i + 1) * page, size), first = first_from(slab, i * page, size);
-    if (end > slab->carved) end = slab->carved;
+    uint32_t first = first_from(slab, i * page, size);
+    uint32_t end = (uint32_t)hak_min(first_from(slab, (i + 1) * page, size), slab->carved);
     if (reaches_in(slab, i, size)) first--;
     live[i] = first < end ? (uint16_t)(end - first) : 0;
   }
@@ -155,8 +155,8 @@ uint32_t hak_slab_carve_absent(hak_slab_t *slab) {
   const size_t page = hak_os_page_size, size = slab->size;
   if (slab->absent == 0) return 0;
   unsigned i = hak_low_bit(slab->absent);
-  uint32_t first = first_from(slab, i * page, size), end = first_from(slab, (i + 1) * page, size);
-  if (end > slab->capacity) end = slab->capacity;
+  uint32_t first = first_from(slab, i * page, size);
+  uint32_t end = (uint32_t)hak_min(first_from(slab, (i + 1) * page, size), slab->capacity);
   char *block = slab->start + first * size;
   // The page fault comes first, as signals are delivered with it: see above.
   *(volatile char *)block = 0;
