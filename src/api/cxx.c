@@ -182,30 +182,21 @@ static const hak_cxx_forms_t own = {
     own_new,    own_new_array,    own_new_aligned,    own_new_aligned_array,
     own_delete, own_delete_array, own_delete_aligned, own_delete_aligned_array};
 
-static bool find_out(void) {
+static HAK_COLD bool find_out(void) {
   bool same = hak_cxx_same(&own);
   if (same) hak_store_relaxed(&ours, true);
   return same;
 }
+// For forms that take long anyway; in others a call in the middle would cost what it saves.
+static bool is_ours(void) { return OURS || find_out(); }
 
 static HAK_COLD void *other_array(size_t size, const void *caller) {
   return find_out() ? new_other(size, caller) : hak_cxx_public.allocate(size);
 }
 
-static HAK_COLD void *other_aligned_array(size_t size, size_t alignment, const void *caller) {
-  return find_out() ? new_aligned(size, alignment, caller)
-                    : hak_cxx_public.allocate_aligned(size, alignment);
-}
-
 static HAK_COLD void *other_nothrow(void *(*by_program)(size_t), size_t size, const void *tag,
                                     const void *caller) {
   return find_out() ? new_nothrow(size, tag, caller) : hak_cxx_try(by_program, size);
-}
-
-static HAK_COLD void *other_aligned_nothrow(void *(*by_program)(size_t, size_t), size_t size,
-                                            size_t alignment, const void *tag, const void *caller) {
-  return find_out() ? retry_nothrow(alignment, size, tag, caller)
-                    : hak_cxx_try_aligned(by_program, size, alignment);
 }
 
 HAK_HOT static void *own_new_array(size_t size) {
@@ -216,8 +207,8 @@ HAK_HOT static void *own_new_array(size_t size) {
 HAK_ALIAS(own_new_array) HAK_WEAK void *_Znam(size_t size);
 
 static void *own_new_aligned_array(size_t size, size_t alignment) {
-  if (!OURS) return other_aligned_array(size, alignment, CALLER);
-  return new_aligned(size, alignment, CALLER);
+  return is_ours() ? new_aligned(size, alignment, CALLER)
+                   : hak_cxx_public.allocate_aligned(size, alignment);
 }
 HAK_ALIAS(own_new_aligned_array) HAK_WEAK void *_ZnamSt11align_val_t(size_t size, size_t alignment);
 
@@ -232,8 +223,8 @@ NOTHROW(_ZnamRKSt9nothrow_t, allocate_array)
 
 #define NOTHROW_ALIGNED(name, means) \
   HAK_EXPORT HAK_WEAK void *name(size_t size, size_t alignment, const void *tag) { \
-    if (!OURS) return other_aligned_nothrow(hak_cxx_public.means, size, alignment, tag, CALLER); \
-    return retry_nothrow(alignment, size, tag, CALLER); \
+    return is_ours() ? retry_nothrow(alignment, size, tag, CALLER) \
+                     : hak_cxx_try_aligned(hak_cxx_public.means, size, alignment); \
   }
 NOTHROW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, allocate_aligned)
 NOTHROW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, allocate_aligned_array)
@@ -250,33 +241,26 @@ static HAK_COLD void other_delete_aligned(void (*by_program)(void *, size_t), vo
   else by_program(p, alignment);
 }
 
-HAK_HOT static void own_delete_array(void *p) {
-  if (OURS) hak_front_free(p, "operator delete");
-  else other_delete(hak_cxx_public.release, p);
-}
+#define DELETE(function, other) \
+  function { \
+    if (OURS) hak_front_free(p, "operator delete"); \
+    else other; \
+  }
+DELETE(HAK_HOT static void own_delete_array(void *p), other_delete(hak_cxx_public.release, p))
 HAK_ALIAS(own_delete_array) HAK_WEAK void _ZdaPv(void *p);
-
-static void own_delete_aligned_array(void *p, size_t alignment) {
-  if (OURS) hak_front_free(p, "operator delete");
-  else other_delete_aligned(hak_cxx_public.release_aligned, p, alignment);
-}
+DELETE(static void own_delete_aligned_array(void *p, size_t alignment),
+       other_delete_aligned(hak_cxx_public.release_aligned, p, alignment))
 HAK_ALIAS(own_delete_aligned_array) HAK_WEAK void _ZdaPvSt11align_val_t(void *p, size_t alignment);
-
-#define DELETE_NOTHROW(name, means) \
-  HAK_EXPORT HAK_WEAK void name(void *p, HAK_UNUSED const void *tag) { \
-    if (OURS) hak_front_free(p, "operator delete"); \
-    else other_delete(hak_cxx_public.means, p); \
-  }
-DELETE_NOTHROW(_ZdlPvRKSt9nothrow_t, release)
-DELETE_NOTHROW(_ZdaPvRKSt9nothrow_t, release_array)
-
-#define DELETE_ALIGNED_NOTHROW(name, means) \
-  HAK_EXPORT HAK_WEAK void name(void *p, size_t alignment, HAK_UNUSED const void *tag) { \
-    if (OURS) hak_front_free(p, "operator delete"); \
-    else other_delete_aligned(hak_cxx_public.means, p, alignment); \
-  }
-DELETE_ALIGNED_NOTHROW(_ZdlPvSt11align_val_tRKSt9nothrow_t, release_aligned)
-DELETE_ALIGNED_NOTHROW(_ZdaPvSt11align_val_tRKSt9nothrow_t, release_aligned_array)
+DELETE(HAK_EXPORT HAK_WEAK void _ZdlPvRKSt9nothrow_t(void *p, HAK_UNUSED const void *tag),
+       other_delete(hak_cxx_public.release, p))
+DELETE(HAK_EXPORT HAK_WEAK void _ZdaPvRKSt9nothrow_t(void *p, HAK_UNUSED const void *tag),
+       other_delete(hak_cxx_public.release_array, p))
+DELETE(HAK_EXPORT HAK_WEAK void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment,
+                                                                    HAK_UNUSED const void *tag),
+       other_delete_aligned(hak_cxx_public.release_aligned, p, alignment))
+DELETE(HAK_EXPORT HAK_WEAK void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment,
+                                                                    HAK_UNUSED const void *tag),
+       other_delete_aligned(hak_cxx_public.release_aligned_array, p, alignment))
 
 HAK_NOINLINE static void delete_other(void *p, size_t size) {
   if (!hak_front_free_sized_other(p, size, "operator delete")) hak_api_delete_sized(p, 1, size);
