@@ -52,11 +52,9 @@ static bool parse_number(const char *s, uint64_t *value) {
     large |= __builtin_mul_overflow(v, 10, &v);
     large |= __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v);
   }
-  unsigned shift = 0;
-  if (*s == 'k' || *s == 'K') shift = 10, s++;
-  else if (*s == 'm' || *s == 'M') shift = 20, s++;
-  else if (*s == 'g' || *s == 'G') shift = 30, s++;
-  else if (*s == 't' || *s == 'T') shift = 40, s++;
+  unsigned unit = 0;
+  while (unit < 4 && (*s | 0x20) != "kmgt"[unit]) unit++;
+  unsigned shift = unit < 4 ? s++, 10 * (unit + 1) : 0;
   *value = large || v << shift >> shift != v ? UINT64_MAX : v << shift;
   return !*s;
 }
