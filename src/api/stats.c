@@ -6,7 +6,6 @@
 #include "core/print.h"
 #include "os/os.h"
 #include "pool/huge.h"
-#include "pool/huge_cache.h"
 #include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
@@ -29,9 +28,7 @@ static const struct {
 // Counters that no heap has.
 static void add_process(hak_report_t *r) {
   for (unsigned i = 0; i < HAK_STATS; i++) r->stats[i] += hak_load_relaxed(&hak_counters[i]);
-  r->stats[HAK_STAT_huge_reuse] = hak_load_relaxed(&hak_huge_cache_counts.reuse);
   r->stats[HAK_STAT_huge_fill] = hak_huge_advised();
-  r->stats[HAK_STAT_huge_evict] = hak_load_relaxed(&hak_huge_cache_counts.evict);
 }
 
 static void add_heap(hak_report_t *r, hak_heap_t *heap) {

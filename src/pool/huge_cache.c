@@ -60,8 +60,6 @@ static _Atomic uint64_t refused_at, unused_at, needed_at; // ms; unused_at: beca
 // Peak bytes of all huge blocks: since peak_since, and in the period before that.
 static _Atomic uint64_t peak, peak_before, peak_since;
 
-hak_huge_cache_counts_t hak_huge_cache_counts;
-
 // Mappings whose lengths differ by a larger factor are no substitute: cutting or adding that much
 // costs more. A longer one that can be split, for a block of at least 1 MiB, loses nothing.
 #define DIFFER_MOST 4
@@ -168,7 +166,7 @@ static size_t evict(unsigned i, uint64_t word, size_t much) {
   if (keep && !place(word_of(p, keep), at)) keep = 0;
   hak_huge_cache_unmap(p + keep, size - keep);
   left(size - keep);
-  hak_fetch_add_relaxed(&hak_huge_cache_counts.evict, 1);
+  hak_fetch_add_relaxed(&hak_counter(huge_evict), 1);
   return size - keep;
 }
 
@@ -310,7 +308,7 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
     *have = length_of(word);
     left(*have);
     if (*have < size) missed(size, size - *have);
-    hak_fetch_add_relaxed(&hak_huge_cache_counts.reuse, 1);
+    hak_fetch_add_relaxed(&hak_counter(huge_reuse), 1);
     return start_of(word);
   }
 }

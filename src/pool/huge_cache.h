@@ -41,10 +41,4 @@ void hak_huge_cache_tend(void);
 // Called after fork in the child, single-threaded.
 void hak_huge_cache_after_fork(void);
 
-// Mappings that left the cache, for statistics (relaxed): reuse, to a block; evict, to the system.
-typedef struct {
-  hak_word_t reuse, evict;
-} hak_huge_cache_counts_t;
-HAK_INTERNAL extern hak_huge_cache_counts_t hak_huge_cache_counts;
-
 #endif

@@ -35,7 +35,7 @@ static void set_up(uint64_t bound) {
   hak_option(HUGE_CACHE) = bound;
   swing(MIB, 20);
   hak_huge_cache_trim(0);
-  hak_huge_cache_counts.reuse = 0;
+  hak_counter(huge_reuse) = 0;
 }
 
 static void freed_mappings_serve_again(void) {
@@ -80,7 +80,7 @@ static void freed_mappings_serve_again(void) {
     hak_huge_cache_trim(0); // drops the rest
     CHECK(hak_huge_free(p));
   }
-  CHECK_EQUAL(hak_huge_cache_counts.reuse, 7);
+  CHECK_EQUAL(hak_counter(huge_reuse), 7);
   CHECK_EQUAL(hak_huge_cache_trim(0), 2 * MIB);
   CHECK_EQUAL(kept(), 0);
   CHECK(hak_huge_free(other));
@@ -200,11 +200,11 @@ static void growth_counts(void) {
   const size_t sizes[] = {20 * MIB, 2 * MIB, 8 * MIB};
   uint64_t evicted = 0;
   for (unsigned i = 0; i < 20; i++) {
-    if (i == 1) CHECK(hak_huge_cache_counts.evict > evicted);
-    if (i == 12) evicted = hak_huge_cache_counts.evict;
+    if (i == 1) CHECK(hak_counter(huge_evict) > evicted);
+    if (i == 12) evicted = hak_counter(huge_evict);
     for (unsigned k = 0; k < COUNT(sizes); k++) CHECK(hak_huge_free(alloc(sizes[k])));
   }
-  CHECK_EQUAL(hak_huge_cache_counts.evict, evicted);
+  CHECK_EQUAL(hak_counter(huge_evict), evicted);
 }
 ISOLATED(growth_counts)
 
@@ -286,7 +286,7 @@ static void nothing_is_lost(void) {
     if (hak_mapped.huge_bytes > most) most = hak_mapped.huge_bytes;
     CHECK(kept() + hak_mapped.huge_bytes <= most + (most / 8 > 8 * MIB ? most / 8 : 8 * MIB));
   }
-  CHECK(hak_huge_cache_counts.reuse > ROUNDS_ / 2);
+  CHECK(hak_counter(huge_reuse) > ROUNDS_ / 2);
   for (unsigned k = 0; k < LIVE; k++) CHECK(hak_huge_free(p[k]));
   hak_huge_cache_trim(0);
   CHECK(kept() == 0 && hak_mapped.huge_bytes == 0);
@@ -300,11 +300,11 @@ static void zeros_that_fill_are_cleared(void) {
   set_up(64 * MIB);
   unsigned with = 0;
   for (unsigned i = 0; i < 100; i++) {
-    uint64_t before = hak_huge_cache_counts.reuse;
+    uint64_t before = hak_counter(huge_reuse);
     char *p = hak_huge_alloc(4 * MIB, 1, true);
     CHECK(p && p[0] == 0 && memcmp(p, p + 1, 4 * MIB - 1) == 0);
     fill(p, 4 * MIB, 1);
-    with += hak_huge_cache_counts.reuse != before;
+    with += hak_counter(huge_reuse) != before;
     CHECK(hak_huge_free(p));
     CHECK(kept() <= 4 * MIB || !pages_are_told());
   }
@@ -326,9 +326,9 @@ static void zeros_that_fill_are_cleared(void) {
     CHECK(p && p[MIB] == 0 && p[4 * MIB - 1] == 0);
     CHECK(hak_huge_free(p));
   }
-  uint64_t before = hak_huge_cache_counts.reuse;
+  uint64_t before = hak_counter(huge_reuse);
   char *p = hak_huge_alloc(4 * MIB, 1, true);
-  CHECK_EQUAL(hak_huge_cache_counts.reuse, before);
+  CHECK_EQUAL(hak_counter(huge_reuse), before);
   CHECK(hak_huge_free(p));
 }
 ISOLATED(zeros_that_fill_are_cleared)
@@ -344,9 +344,9 @@ static void bound_is_learnt_and_kept(void) {
   // Memory that is needed again at once is kept.
   swing(30 * MIB, 40);
   CHECK(kept() == 30 * MIB);
-  uint64_t reuses = hak_huge_cache_counts.reuse;
+  uint64_t reuses = hak_counter(huge_reuse);
   swing(30 * MIB, 40);
-  CHECK_EQUAL(hak_huge_cache_counts.reuse, reuses + 40);
+  CHECK_EQUAL(hak_counter(huge_reuse), reuses + 40);
   swing(100 * MIB, 40); // never more than the option's value
   CHECK(kept() <= 64 * MIB);
   for (unsigned i = 0; i < N; i++) CHECK((p[i] = alloc(MIB + 4096)) != NULL);
@@ -613,7 +613,7 @@ static void threads_share_it(void) {
   pthread_t threads[THREADS];
   for (unsigned i = 0; i < THREADS; i++) threads[i] = unit_start(churn, (void *)(uintptr_t)(i + 1));
   for (unsigned i = 0; i < THREADS; i++) unit_join(threads[i]);
-  CHECK(hak_huge_cache_counts.reuse > ROUNDS / 4);
+  CHECK(hak_counter(huge_reuse) > ROUNDS / 4);
   CHECK(kept() <= 32 * MIB);
   CHECK_EQUAL(hak_mapped.huge_bytes, 0);
   uint64_t left = kept();
