@@ -29,6 +29,7 @@ static struct {
   _Atomic uint32_t next, number[QUEUE_MAX];
 } queues[HAK_QUEUES];
 
+#define DESCRIPTORS (HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t)) // bytes, of a SuperSlab's slabs
 #define RANGE_SIZE_MIN ((size_t)64 << 20)
 
 // The parts of hak_registry.numbers.
@@ -39,6 +40,9 @@ static uint32_t max_in(uint64_t word) { return FIELD(word, 2); }
 static uint64_t word_of(uint32_t next, uint32_t range_end, uint32_t max) {
   return next | (uint64_t)range_end << HAK_NUMBER_BITS | (uint64_t)max << 2 * HAK_NUMBER_BITS;
 }
+
+// In the page table (core/pagemap.h).
+static uint64_t entry_of(uint32_t number) { return (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB; }
 
 // Relaxed: the holder of a used number sees the word as it was when the number was first used,
 // or later, and the answer is the same from then on.
@@ -99,8 +103,7 @@ static uint32_t reserve_range(size_t size) {
 // Returns for how many numbers it reserved; 0 if refused: no memory, and every request is ENOMEM.
 static uint32_t reserve_descriptors(size_t numbers) {
   for (; numbers >= commit_step; numbers = hak_align_down(numbers / 2, commit_step)) {
-    size_t size =
-        numbers * (sizeof(hak_superslab_t) + HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t));
+    size_t size = numbers * (sizeof(hak_superslab_t) + DESCRIPTORS);
     // A page that is never committed on either side.
     char *p = hak_os_reserve(size + 2 * hak_os_page_size, hak_os_page_size);
     if (!p) continue;
@@ -143,7 +146,7 @@ static bool commit_descriptors(uint32_t first, uint32_t max) {
   if (last > max) return false;
   // Racing threads commit the same step: the calls are idempotent.
   size_t superslabs = commit_step * sizeof(hak_superslab_t);
-  size_t slabs = commit_step * HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
+  size_t slabs = commit_step * DESCRIPTORS;
   if (!hak_os_commit(&hak_registry.superslabs[first], superslabs) ||
       !hak_os_commit(&hak_registry.slabs[first << HAK_SLABS_SHIFT], slabs))
     return false;
@@ -230,7 +233,7 @@ static bool commit(uint32_t number, bool fills) {
       if (hak_os_unmap(p, HAK_SUPERSLAB_SIZE)) superslab->base = 0;
       return false;
     }
-    hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
+    hak_pagemap_set(p, entry_of(number));
   }
   if (is_new) hak_os_dump(p, HAK_SUPERSLAB_SIZE, true);
   advise(superslab, fills, is_new);
@@ -323,10 +326,9 @@ static _Atomic uint32_t without_place; // relaxed: numbers that nobody uses any 
 // ours, the page table finds them: the descriptors in the range are zeros (kind FREE).
 // Relaxed: between this and whoever gets such a mapping is the kernel's work.
 static void leave_place(uint32_t number, bool is_gap) {
-  const size_t size = HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
   _Atomic uint32_t *forgotten = &hak_registry.superslabs[number].forgotten;
   char *place = (char *)hak_registry.base + ((uintptr_t)number << HAK_SUPERSLAB_SHIFT);
-  if (is_gap || hak_os_discard(hak_slab_at(number << HAK_SLABS_SHIFT), size)) {
+  if (is_gap || hak_os_discard(hak_slab_at(number << HAK_SLABS_SHIFT), DESCRIPTORS)) {
     hak_store_relaxed(forgotten, HAK_FORGOTTEN_PLACE);
     if (hak_os_unmap(place, HAK_SUPERSLAB_SIZE)) {
       hak_fetch_add_relaxed(&without_place, 1);
@@ -340,7 +342,7 @@ static void leave_place(uint32_t number, bool is_gap) {
 static void leave_places(void) {
   uint32_t range_end = range_end_in(hak_load_relaxed(&hak_registry.numbers));
   uint32_t end = hak_superslab_count();
-  if (range_end == 0 || hak_os_page_size > HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t)) return;
+  if (range_end == 0 || hak_os_page_size > DESCRIPTORS) return;
   bool gaps = HAK_SECURE && !hak_exchange_seq_cst(&gaps_filled, true);
   for (uint32_t number = 1; number < end && number < range_end; number++) {
     bool is_gap = gaps && number % 2 == 0 && number < GAPS_END;
@@ -386,7 +388,7 @@ uint32_t hak_superslab_wait(unsigned queue, uint32_t number) {
 static void forget_mapping(uint32_t number) {
   uintptr_t *base = &hak_registry.superslabs[number].base;
   if (*base == 0) return;
-  hak_pagemap_take((void *)*base, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
+  hak_pagemap_take((void *)*base, entry_of(number));
   *base = 0;
 }
 
@@ -412,12 +414,11 @@ void hak_superslab_after_fork(void) {
 // A SuperSlab has given up its memory. Relaxed: who takes a number out of the cold ones holds
 // that SuperSlab. The discarded descriptors read as zeros, as those of a number never used.
 static void forget_another(uint32_t number) {
-  const size_t size = HAK_SLABS_PER_SUPERSLAB * sizeof(hak_slab_t);
-  if (hak_os_page_size > size) return;
+  if (hak_os_page_size > DESCRIPTORS) return;
   uint32_t other = hak_superslab_wait(HAK_QUEUE_FORGET, number);
   if (other == 0 || !hak_pool_leave_cold(other)) return; // false: it has memory again
   hak_store_relaxed(&hak_registry.superslabs[other].forgotten, HAK_FORGOTTEN);
-  (void)hak_os_discard(hak_slab_at(other << HAK_SLABS_SHIFT), size);
+  (void)hak_os_discard(hak_slab_at(other << HAK_SLABS_SHIFT), DESCRIPTORS);
   hak_pool_add_cold(other);
 }
 
@@ -428,13 +429,13 @@ bool hak_superslab_decommit(uint32_t number) {
   if (in_range(number)) {
     went = hak_os_decommit(p, HAK_SUPERSLAB_SIZE, &dirty);
   } else {
-    hak_pagemap_take(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
+    hak_pagemap_take(p, entry_of(number));
     went = hak_os_unmap(p, HAK_SUPERSLAB_SIZE);
     if (went) {
       superslab->base = 0;
     } else {
       dirty = !hak_os_discard(p, HAK_SUPERSLAB_SIZE);
-      hak_pagemap_set(p, (uint64_t)number << 2 | HAK_PAGEMAP_SUPERSLAB);
+      hak_pagemap_set(p, entry_of(number));
     }
   }
   if (!dirty) hak_store_relaxed(&superslab->dirty, 0);
