@@ -7,7 +7,8 @@
 //                             id << 2 | 1  SuperSlab number id
 //                             n << 2 | 2   huge block of n * 4 KiB that starts here; bit 63:
 //                                          it was advised to have huge pages; bit 62: its
-//                                          mapping extends to the next multiple of 2 MiB
+//                                          mapping extends to the next multiple of 2 MiB, or,
+//                                          in the secure library, has no guard page behind it
 // Protocol G1 (docs/concurrency.md): hak_pagemap_set publishes with release before
 // the first block pointer leaves malloc; the thread that takes an entry
 // (hak_pagemap_take) owns the mapping.

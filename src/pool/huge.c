@@ -47,15 +47,51 @@ static bool may_touch(size_t total) {
   return !HAK_SECURE && hak_load_relaxed(&count) >= MANY && total <= TOUCH_MOST;
 }
 
-static void *move(void *p, size_t old_total, size_t new_total) {
-  void *target = hak_os_reserve(new_total, HAK_SUPERSLAB_SIZE);
+// In the secure library a page without access rights lies behind each mapping. Where the kernel has
+// no room for it, or there are many, it is memory that nobody uses: a guard needs a mapping, too.
+#define GUARD (HAK_SECURE ? hak_os_page_size : 0)
+
+static void guard(char *end) {
+  bool dirty;
+  if (HAK_SECURE && hak_load_relaxed(&count) < MANY) hak_os_decommit(end, GUARD, &dirty);
+}
+
+static void *map_guarded(size_t size, size_t alignment) {
+  char *p = hak_os_map(size + GUARD, alignment);
+  if (p) guard(p + size);
+  return p;
+}
+
+// Makes a mapping longer or shorter where it is. To make it longer its guard goes first; if another
+// thread maps something there meanwhile *guarded is false afterwards.
+static bool resize_here(char *p, size_t old_total, size_t total, bool *movable, bool *guarded) {
+  if (!HAK_SECURE) return hak_os_resize(p, old_total, total, movable);
+  char *end = p + old_total + (*guarded ? GUARD : 0), *new_end = p + total + GUARD;
+  *movable = true;
+  if (new_end < end && !hak_os_unmap(new_end, (size_t)(end - new_end))) return false;
+  if (total > old_total) {
+    if (*guarded && !hak_os_unmap(p + old_total, GUARD)) return false;
+    if (!hak_os_resize(p, old_total, total + GUARD, movable)) {
+      *guarded = hak_os_reserve_at(p + old_total, GUARD);
+      return false;
+    }
+  }
+  guard(p + total);
+  return true;
+}
+
+static void *move(char *p, size_t old_total, size_t new_total, bool guarded) {
+  char *target = hak_os_reserve(new_total + GUARD, HAK_SUPERSLAB_SIZE);
   if (!target) return NULL;
   bool ours = true;
-  if (hak_pagemap_prepare(target) && hak_os_move(p, old_total, new_total, target, &ours))
+  if (hak_pagemap_prepare(target) && hak_os_move(p, old_total, new_total, target, &ours)) {
+    if (HAK_SECURE && guarded) (void)hak_os_unmap(p + old_total, GUARD); // refused: it stays
     return target;
+  }
   // target has one page at most: it is lost only if both calls are refused.
-  if (ours && !hak_os_unmap(target, new_total) && hak_os_commit(target, new_total))
-    hak_huge_cache_unmap(target, new_total);
+  size_t lost = ours ? 0 : new_total, left = new_total + GUARD - lost;
+  if (left && !hak_os_unmap(target + lost, left) && hak_os_commit(target + lost, left))
+    hak_huge_cache_unmap(target + lost, left);
   return NULL;
 }
 
@@ -93,7 +129,7 @@ static void *fit(void *p, size_t have, size_t *total) {
     *total = have;
     return p;
   }
-  void *target = movable ? move(p, have, *total) : NULL;
+  void *target = movable ? move(p, have, *total, true) : NULL;
   if (!target) hak_huge_cache_unmap(p, have);
   return target;
 }
@@ -125,11 +161,11 @@ static void publish(void *p, uint64_t entry, int64_t more) {
 static void *map(size_t total, size_t *mapped, size_t alignment, bool plain, bool *has_advice) {
   *has_advice = plain && may_have_huge_pages(total) && hak_fill_expected(&fill, total);
   bool longer = *mapped > total && !*has_advice;
-  void *p = longer ? hak_os_map(*mapped, alignment) : NULL;
-  if (!p) p = hak_os_map(*mapped = total, alignment);
+  void *p = longer ? map_guarded(*mapped, alignment) : NULL;
+  if (!p) p = map_guarded(*mapped = total, alignment);
   if (!p) return NULL;
   if (!hak_pagemap_prepare(p)) {
-    hak_huge_cache_unmap(p, *mapped);
+    hak_huge_cache_unmap(p, *mapped + GUARD);
     return NULL;
   }
   if (*has_advice) advise(p, total);
@@ -200,16 +236,20 @@ bool hak_huge_free(void *p) {
   hak_mapped_add(&hak_mapped.huge_bytes, -(int64_t)total);
   hak_fill_freed(&fill, p);
   hak_fill_freed(&zeros, p);
-  hak_huge_cache_put(p, mapping_of(total, entry & HAK_PAGEMAP_TOUCHES));
+  bool touches = entry & HAK_PAGEMAP_TOUCHES;
+  hak_huge_cache_put(p, HAK_SECURE ? total + (touches ? 0 : GUARD) : mapping_of(total, touches));
   return true;
 }
 
-static void *resize(void *p, uint64_t entry, size_t old_total, size_t total, bool *movable) {
-  if (hak_os_resize(p, old_total, total, movable)) return p;
+// *entry: that of the block, also afterwards if NULL is returned.
+static void *resize(void *p, uint64_t *entry, size_t old_total, size_t total, bool *movable) {
+  bool guarded = !(*entry & HAK_PAGEMAP_TOUCHES);
+  if (resize_here(p, old_total, total, movable, &guarded)) return p;
   // The old entry must be cleared before the kernel may reuse the address.
-  if (total < old_total || !*movable || !hak_pagemap_take(p, entry)) return NULL;
-  void *target = move(p, old_total, total);
-  if (!target) hak_pagemap_set(p, entry);
+  if (total < old_total || !hak_pagemap_take(p, *entry)) return NULL;
+  void *target = *movable ? move(p, old_total, total, guarded) : NULL;
+  if (!guarded) *entry |= HAK_PAGEMAP_TOUCHES;
+  if (!target) hak_pagemap_set(p, *entry);
   return target;
 }
 
@@ -241,7 +281,7 @@ void *hak_huge_resize(void *p, size_t size) {
       (old_total - exact <= spare(old_total) ||
        may_be_longer(old_total, exact, LONGER_MOST, hak_load_relaxed(&hak_mapped.huge_bytes))))
     return p;
-  bool touched = entry & HAK_PAGEMAP_TOUCHES;
+  bool touched = !HAK_SECURE && (entry & HAK_PAGEMAP_TOUCHES);
   size_t old_mapped = mapping_of(old_total, touched);
   if (touched && mapping_of(exact, true) == old_mapped) return resize_within(p, old_total, exact);
   if (total > old_total && total < old_total + spare(old_total))
@@ -252,14 +292,14 @@ void *hak_huge_resize(void *p, size_t size) {
   size_t asked = had_advice ? old_total / 2 : old_total;
   bool full = grows && may_have_huge_pages(total) && hak_os_filled(p, asked);
   bool touches = grows ? !full && may_touch(total) : touched, movable;
-  char *target = resize(p, entry, old_mapped, mapping_of(total, touches), &movable);
+  char *target = resize(p, &entry, old_mapped, mapping_of(total, touches), &movable);
   if (!target && total < old_total) return p;
   // Memory is short, or the locking limit is reached: try without the excess. Then try after giving
   // kept mappings back, which does not help where the block cannot be moved at all.
   if (!target && mapping_of(total, touches) != exact)
-    touches = false, target = resize(p, entry, old_mapped, total = exact, &movable);
+    touches = false, target = resize(p, &entry, old_mapped, total = exact, &movable);
   if (!target && movable && total < hak_os_address_limit() && hak_huge_cache_trim(0))
-    target = resize(p, entry, old_mapped, total, &movable);
+    target = resize(p, &entry, old_mapped, total, &movable);
   if (!target) return NULL;
   if (target != p || total < old_total) hak_fill_forget(&fill, p), hak_fill_forget(&zeros, p);
   // Advise all of it: a mapping of two kinds could not be moved in one call.

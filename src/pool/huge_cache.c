@@ -4,6 +4,7 @@
 #include "core/options.h"
 #include "core/pagemap.h"
 #include "os/os.h"
+#include "superslab/seal.h"
 #include "superslab/superslab.h"
 
 // A place is empty (0) or names a mapping: unit of address space << 37 | length in 4 KiB.
@@ -22,10 +23,12 @@ static _Atomic uint32_t places_used;
 static _Atomic uint64_t put_at[PLACES]; // ms; relaxed: an old time sends a mapping back early
 
 // Stacks of mappings that the kernel refused to take back, linked through the mappings themselves.
-// They are tried again when the cache is tended or trimmed, the first stack before the second.
+// They are tried again when the cache is tended or trimmed, the first stack before the second. The
+// program may still write to them: in the secure library a keyed hash shows it.
 typedef struct hak_refused {
   struct hak_refused *next;
   size_t size;
+  uint64_t hash;
 } hak_refused_t;
 static _Atomic(hak_refused_t *) refused[2];
 #define TRIES 8
@@ -99,14 +102,28 @@ static void left(size_t size) {
   hak_mapped_add(&hak_mapped.cached_bytes, -(int64_t)n);
 }
 
+static uint64_t hash_of(const hak_refused_t *entry) {
+  return hak_seal_hash(entry, (uintptr_t)entry->next, entry->size);
+}
+static void link_to(hak_refused_t *entry, hak_refused_t *next) {
+  entry->next = next;
+  entry->hash = hash_of(entry);
+}
+// NULL, which ends the list, if the entry was overwritten.
+static hak_refused_t *checked(hak_refused_t *entry) {
+  if (!HAK_SECURE || !entry || entry->hash == hash_of(entry)) return entry;
+  hak_misuse_written(entry, 0);
+  return NULL;
+}
+
 // Pushes one or more linked entries.
 static void push_refused(_Atomic(hak_refused_t *) *stack, hak_refused_t *entry) {
-  for (hak_refused_t *next; entry; entry = next) {
+  for (hak_refused_t *next, *top; (entry = checked(entry)) != NULL; entry = next) {
     next = entry->next;
-    entry->next = hak_load_relaxed(stack);
-    // Release: pairs with the acquire in try_again; link and size are written.
-    while (!hak_cas_release(stack, &entry->next, entry)) {
-    }
+    top = hak_load_relaxed(stack);
+    do link_to(entry, top);
+    // Release: pairs with the acquire in try_again; the entry is written.
+    while (!hak_cas_release(stack, &top, entry));
   }
 }
 
@@ -114,7 +131,8 @@ void hak_huge_cache_unmap(void *p, size_t size) {
   if (hak_os_unmap(p, size)) return;
   hak_os_discard(p, size); // at least the memory goes back
   hak_refused_t *entry = p;
-  *entry = (hak_refused_t){.size = size};
+  entry->size = size;
+  link_to(entry, NULL);
   push_refused(&refused[0], entry);
 }
 
@@ -127,10 +145,10 @@ static void try_again(unsigned most) {
     // Acquire: pairs with the release in push_refused. This thread now owns all entries, so
     // none returns to the stack while another thread looks at it.
     hak_refused_t *entry = hak_exchange_acq_rel(&refused[i], NULL), *next, *none = NULL;
-    for (; entry && most; entry = next) {
+    for (; (entry = checked(entry)) != NULL && most; entry = next) {
       next = entry->next;
       if (hak_os_unmap(entry, entry->size)) continue;
-      entry->next = again;
+      link_to(entry, again);
       again = entry;
       most--;
     }

@@ -41,6 +41,10 @@ HAK_INLINE size_t hak_seal_size(HAK_UNUSED const void *block, size_t place) { re
 HAK_INLINE void hak_seal_resize(HAK_UNUSED void *block, HAK_UNUSED size_t place,
                                 HAK_UNUSED size_t size) {}
 HAK_INLINE void hak_seal_remove(HAK_UNUSED void *block, HAK_UNUSED size_t place) {}
+HAK_INLINE uint64_t hak_seal_hash(HAK_UNUSED const void *block, HAK_UNUSED uint64_t a,
+                                  HAK_UNUSED uint64_t b) {
+  return 0;
+}
 
 #else
 
@@ -96,6 +100,11 @@ HAK_INLINE uint64_t hak_seal_key(const void *block) {
   unsigned __int128 product =
       (unsigned __int128)((uintptr_t)block ^ hak_secret.mix) * hak_secret.factor;
   return ((uint64_t)(product >> 64) ^ (uint64_t)product) | 1;
+}
+
+// A keyed hash of two words that lie in the block.
+HAK_INLINE uint64_t hak_seal_hash(const void *block, uint64_t a, uint64_t b) {
+  return hak_seal_mix(hak_seal_mix(a ^ hak_secret.link) + b) ^ hak_seal_key(block);
 }
 
 // place: bytes of the block, that is, of its class, L2.5 run or mapping.

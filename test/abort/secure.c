@@ -485,6 +485,61 @@ static void gap_behind_superslab(void) {
   }
 }
 
+// Behind a huge block lies a page that faults, and where nothing else can be mapped.
+static void has_guard(char *p, size_t size) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *end = (char *)(((uintptr_t)p + size + 8 + page - 1) & ~(page - 1)), *most = end + 65536;
+  p[size - 1] = 1;
+  while (end < most && readable(end)) end += page; // a block that has grown may have spare pages
+  NEED(end < most && !readable(end));
+  NEED(mmap(end, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED);
+}
+
+static void guard_behind_huge(void) {
+  static char *p[3][3];
+  const size_t mib = (size_t)1 << 20;
+  for (size_t i = 0; i < 3; i++) {
+    has_guard(p[0][i] = get(1 * mib + i * 5000), 1 * mib + i * 5000);
+    has_guard(p[1][i] = calloc(5 * mib - 8 + i, 1), 5 * mib - 8 + i);
+    has_guard(p[2][i] = aligned_alloc(4 * mib << i, 3 * mib), 3 * mib);
+  }
+  for (size_t size = 1 * mib; size < 9 * mib; size += size / 50) {
+    has_guard(p[0][1] = realloc(p[0][1], size), size);
+    memset(p[0][1], 7, size); // in full: it may get huge pages
+  }
+  for (size_t size = 8 * mib; size > 2 * mib; size -= size / 9) {
+    has_guard(p[0][1] = realloc(p[0][1], size), size);
+    NEED(p[0][1][0] == 7 && p[0][1][size / 2] == 7);
+  }
+  for (size_t i = 0; i < 9; i++) {
+    free(p[i / 3][i % 3]);
+    NEED(!readable(p[i / 3][i % 3]));
+  }
+}
+
+// Beside a block of more than half of the address space there is no room for a larger one.
+static void grows_without_room(void) {
+  const struct rlimit little = {1 << 30, RLIM_INFINITY};
+  size_t size = 600 << 20;
+  NEED(setrlimit(RLIMIT_AS, &little) == 0);
+  char *behind = get(100 << 20), *p = malloc(size);
+  free(behind);
+  const size_t room = 12 << 20;
+  char *end = p + size + 2 * sysconf(_SC_PAGESIZE); // of the guard
+  if (!p || mmap(end, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != end) {
+    printf("skipped: something lies behind the block at %p\n", (void *)p);
+    exit(77);
+  }
+  NEED(munmap(end, room) == 0);
+  for (int i = 0; i < 100; i++) {
+    p[size - 1] = (char)i;
+    NEED(realloc(p, size + 100000) == p && p[size - 1] == i);
+    has_guard(p, size += 100000);
+  }
+  free(p);
+  NEED(malloc(700 << 20)); // all of it has gone back
+}
+
 // Statistics read all descriptors, and those of a gap may be the first that do not exist.
 static void every_count_of_superslabs(void) {
   for (int i = 0; i < 140; i++) { // two steps of descriptors, a gap each
@@ -509,10 +564,15 @@ static void no_mappings_left(void) {
   char *map = mmap(NULL, pages * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   NEED(map != MAP_FAILED);
   size_t i = 0;
+  char *huge = get((3 << 20) - 8), *around[] = {huge - 4096, huge + (3 << 20)};
+  for (int k = 0; k < 2; k++) // would be merged with the block
+    mmap(around[k], 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   for (int n = 0; n < 400000; n++) get(100); // 40 MiB, with gaps
   while (i < pages && mprotect(map + i * 4096, 4096, PROT_READ) == 0) i += 2;
   NEED(i < pages);
   for (int n = 0; n < 200000; n++) get(100); // 20 MiB in the gaps
+  free(huge);
+  NEED(!readable(huge)); // it was no hole in a mapping, which the kernel would have refused to make
 }
 
 // ---------------------------------------------------------------------------
@@ -534,7 +594,7 @@ static const struct {
     CASE(overflow_young), CASE(overflow_l2_young), CASE(written_young), CASE(twice_young), CASE(inside_young),
     CASE(not_reused_at_once), CASE(order_is_random),
     CASE(l2_is_random), CASE(slabs_are_random), CASE(filled_with_poison), CASE(filled_with_zero), CASE(not_filled),
-    CASE(gap_behind_superslab), CASE(every_count_of_superslabs), CASE(no_mappings_left),
+    CASE(gap_behind_superslab), CASE(guard_behind_huge), CASE(grows_without_room), CASE(every_count_of_superslabs), CASE(no_mappings_left),
 };
 
 int main(int argc, char **argv) {
