@@ -5,13 +5,18 @@
 #include "superslab/seal.h"
 #include "superslab/slab.h"
 #include "thread/heap.h"
+#include "thread/nursery.h"
+#include "thread/quarantine.h"
 
 #define BLOCKS_MAX 2048 // blocks looked at in all: some microseconds
 #define SLAB_BLOCKS 32  // a slab itself is as much work as this many blocks
 
 #if HAK_SECURE
 
-void hak_audit_at_exit(void) {}
+void hak_audit_at_exit(void) {
+  hak_quarantine_audit(hak_tls_heap);
+  hak_nursery_audit();
+}
 
 #else
 

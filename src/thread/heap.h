@@ -111,7 +111,8 @@ HAK_INLINE bool hak_heap_reclaim_asked(const hak_heap_t *heap) {
 }
 
 // A last look at the free lists of the thread that ends the process, for misuse that no earlier check
-// has found. The secure library needs none: it checks every block that it takes (audit.c).
+// has found. The secure library, which checks every block that it takes, looks at the quarantines of
+// this thread and of the nurseries instead (audit.c).
 void hak_audit_at_exit(void);
 // Debug builds: walks the heap's slabs and aborts if an invariant of types.h does not hold (owner).
 #if HAK_CHECKS >= 2

@@ -135,6 +135,17 @@ size_t hak_nursery_takes(size_t size) {
   return hak_class_padded(size);
 }
 
+#if HAK_SECURE
+void hak_nursery_audit(void) {
+  for (unsigned i = 0; i < HAK_NURSERIES; i++) {
+    hak_heap_t *heap = take_from(&nurseries[i]);
+    if (!heap) continue;
+    hak_quarantine_audit(heap);
+    hak_orphan_let_go(heap);
+  }
+}
+#endif
+
 void hak_nursery_reclaim(void) {
   for (unsigned i = 0; i < HAK_NURSERIES; i++) {
     hak_heap_t *heap = take_from(&nurseries[i]);

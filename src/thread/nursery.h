@@ -25,6 +25,8 @@ void *hak_nursery_hit(size_t size);
 hak_heap_t *hak_nursery_grow_up(void);
 // A block of size bytes is about to be taken out of a nursery. Returns the size to take instead.
 size_t hak_nursery_takes(size_t size);
+// Looks at the quarantines of the nurseries that no thread has (secure library).
+void hak_nursery_audit(void);
 // Gives back what the nurseries keep that no thread has.
 void hak_nursery_reclaim(void);
 void hak_nursery_after_fork(void);

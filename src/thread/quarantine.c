@@ -61,6 +61,11 @@ HAK_INLINE bool is_held(hak_held_t held, size_t place, uint64_t key) {
   return hak_seal_slack(value ^ HAK_SEAL_HELD) == slack_of(held);
 }
 
+HAK_COLD static void report_written(const void *block, size_t place, size_t slack) {
+  size_t most = place - HAK_TAIL;
+  hak_misuse_written(block, slack < most ? most - slack : most);
+}
+
 HAK_INLINE void let_go(hak_heap_t *heap) {
   const hak_held_t held = heap->held[(heap->held_end - heap->held_count--) % HAK_HELD];
   void *block = block_of(held);
@@ -69,11 +74,22 @@ HAK_INLINE void let_go(hak_heap_t *heap) {
   heap->held_bytes -= place;
   // Nothing may have written to the block meanwhile.
   if (HAK_UNLIKELY(!is_held(held, place, key) || !filled(block, hak_seal_span(place, slack)))) {
-    size_t most = place - HAK_TAIL;
-    hak_misuse_written(block, slack < most ? most - slack : most);
+    report_written(block, place, slack);
     return; // told to go on: the block is not reused
   }
   release(heap, held.slab, block, place, key);
+}
+
+// A signal handler may end the process in the middle of a free: what bears no whole seal may be no
+// held block.
+void hak_quarantine_audit(const hak_heap_t *heap) {
+  for (uint32_t i = 1; i <= heap->held_count; i++) {
+    const hak_held_t held = heap->held[(heap->held_end - i) % HAK_HELD];
+    void *block = block_of(held);
+    size_t place = place_of(held.slab), slack = slack_of(held);
+    if (is_held(held, place, hak_seal_key(block)) && !filled(block, hak_seal_span(place, slack)))
+      report_written(block, place, slack);
+  }
 }
 
 HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {

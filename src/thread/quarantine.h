@@ -15,6 +15,8 @@
 HAK_NOINLINE void hak_quarantine_free(void *p, const char *function);
 // Releases all held blocks.
 void hak_quarantine_flush(hak_heap_t *heap);
+// Reports those that were written to.
+void hak_quarantine_audit(const hak_heap_t *heap);
 #else
 HAK_INLINE void hak_quarantine_flush(HAK_UNUSED hak_heap_t *heap) {}
 #endif

@@ -215,6 +215,13 @@ static void written_moved(void) {
   pass_quarantine();
 }
 
+static void written_at_exit(void) {
+  char *p = get(100);
+  free(p);
+  ((char *)hide(p))[8] = 1;
+  expect("use after free: the 100-byte block at %p was written to", (void *)p);
+}
+
 // Without quarantine: the block is on a free list.
 static void link_overwritten(void) {
   static char target[64] __attribute__((aligned(16)));
@@ -312,6 +319,14 @@ static void twice_other_first(void) { // held back by the nursery that served th
   char *keep = get(100), *p = get(100);
   in_thread(free_it, p);
   again(p, 100);
+  free(keep);
+}
+
+static void written_other_at_exit(void) { // the same quarantine
+  char *keep = get(100), *p = get(100);
+  in_thread(free_it, p);
+  ((char *)hide(p))[8] = 1;
+  expect("use after free: the 100-byte block at %p was written to", (void *)p);
   free(keep);
 }
 
@@ -587,7 +602,7 @@ static const struct {
     CASE(overflow_tail_l2), CASE(overflow_tail_l25), CASE(overflow_realloc),
     CASE(overflow_after_realloc), CASE(overflow_huge_grown), CASE(size_huge), CASE(size_huge_halved), CASE(size_mallocx), CASE(size_not_moved), CASE(underflow), CASE(never_allocated), CASE(written_first),
     CASE(written_31), CASE(written_last), CASE(written_tiny), CASE(written_8), CASE(written_l2),
-    CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(link_overwritten),
+    CASE(written_l25), CASE(written_middle), CASE(written_moved), CASE(written_at_exit), CASE(written_other_at_exit), CASE(link_overwritten),
     CASE(link_overwritten_handled), CASE(seal_overwritten_handled),
     CASE(seal_overwritten), CASE(seal_one_bit), CASE(seal_slack), CASE(twice_apart), CASE(twice_long_after), CASE(twice_trimmed), CASE(twice_grown), CASE(twice_other_first),
     CASE(twice_own_first), CASE(twice_at_once), CASE(links_overwritten), CASE(inside), CASE(inside_last),
