@@ -294,7 +294,8 @@ HAK_EXPORT void *hak_reallocarray(void *p, size_t count, size_t size) {
 
 // Whether a request for size bytes is served by a block of this kind and size.
 static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
-  if (block->kind == HAK_KIND_GUARD && alignment > HAK_MIN_BLOCK) return size <= block->usable;
+  if (!HAK_SECURE && block->kind == HAK_KIND_GUARD && alignment > HAK_MIN_BLOCK)
+    return size <= block->usable;
   if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
   if (block->kind == HAK_KIND_FREE) return size <= block->usable; // growth adds more than requested
   if (size > block->usable) return false;

@@ -51,7 +51,7 @@ void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
 size_t hak_front_place(const void *p);
 // hak_front_find for tiny and L2 blocks, of any thread, whose seal is whole. False: look closer.
 bool hak_front_find_sealed(const void *p, hak_block_t *block);
-// Seals p, unless it is NULL or guarded, as a block of size bytes. Returns p.
+// Seals p, unless it is NULL, as a block of size bytes; one that is guarded is cut. Returns p.
 void *hak_front_sealed(void *p, size_t size);
 #else
 HAK_INLINE void *hak_front_sealed(void *p, HAK_UNUSED size_t size) { return p; }

@@ -133,6 +133,12 @@ static place_t *claim_place(uint32_t *state) {
   return NULL;
 }
 
+static void set_size(place_t *place, size_t size) {
+  char *end = page_of(place) + hak_os_page_size;
+  place->size = size;
+  for (char *p = place->block + size; p < end; p++) *p = (char)PATTERN;
+}
+
 void *hak_guard_alloc(size_t size) {
   if (hak_load_acquire(&hak_guard_base) == 0 || size > hak_os_page_size) return NULL;
   if (hak_fetch_add_relaxed(&turns, 1) % hak_option(GUARD) != 0) return NULL;
@@ -147,8 +153,7 @@ void *hak_guard_alloc(size_t size) {
   place->committed = true;
   bool at_start = (place - places) % 4 == 3;
   place->block = at_start ? page : end - hak_align_up(size ? size : 1, HAK_MIN_BLOCK);
-  place->size = size;
-  for (char *p = place->block + size; p < end; p++) *p = (char)PATTERN;
+  set_size(place, size);
   place->allocated.count = hak_os_stack(place->allocated.frames, FRAMES);
   hak_store_release(&place->state, LIVE);
   hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)hak_os_page_size);
@@ -156,6 +161,12 @@ void *hak_guard_alloc(size_t size) {
   hak_fetch_add_relaxed(&hak_guard_counts.live, 1);
   hak_fetch_add_relaxed(&hak_guard_counts.bytes, size);
   return place->block;
+}
+
+void hak_guard_cut(void *p, size_t size) {
+  place_t *place = place_at(p);
+  hak_fetch_sub_relaxed(&hak_guard_counts.bytes, place->size - size);
+  set_size(place, size);
 }
 
 static bool written_behind(const place_t *place) {

@@ -29,6 +29,8 @@ void hak_guard_start(void);
 HAK_INLINE bool hak_guard_is_on(void) { return hak_load_relaxed(&hak_guard_base) != 0; }
 // Returns a guarded block. NULL: this allocation is not sampled, or no place is free.
 HAK_COLD void *hak_guard_alloc(size_t size);
+// The new block at p was asked for with fewer bytes than it was made with.
+HAK_COLD void hak_guard_cut(void *p, size_t size);
 
 HAK_INLINE bool hak_guard_owns(const void *p) {
   uintptr_t base = hak_load_acquire(&hak_guard_base);

@@ -29,7 +29,8 @@ void *hak_front_pop_for(hak_slab_t *slab, size_t size) {
 }
 
 void *hak_front_sealed(void *p, size_t size) {
-  if (p && !hak_guard_owns(p)) hak_seal_resize(p, hak_front_place(p), size);
+  if (p && hak_guard_owns(p)) hak_guard_cut(p, size);
+  else if (p) hak_seal_resize(p, hak_front_place(p), size);
   return p;
 }
 

@@ -93,6 +93,14 @@ static void underflow(void) {
   hide(p)[-1] = 1;
 }
 
+static void overflow_of_aligned(void) { // and the size is the one asked for
+  char *p = aligned_alloc(256, 100);
+  NEED(p && malloc_usable_size(p) == 100);
+  hide(p)[100] = 0;
+  EXPECT("free(%p): overflow: what follows the 100-byte block was overwritten", (void *)p);
+  release(p);
+}
+
 static void overflow_by_a_little(void) {
   char *p = allocate(500);
   hide(p)[500] = 0;
@@ -247,7 +255,8 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(void);
   } cases[] = {{"use_after_free", use_after_free}, {"overflow", overflow},
-               {"underflow", underflow}, {"overflow_by_a_little", overflow_by_a_little},
+               {"underflow", underflow}, {"overflow_of_aligned", overflow_of_aligned},
+               {"overflow_by_a_little", overflow_by_a_little},
                {"double_free", double_free}, {"wrong_size", wrong_size}, {"refused_page", refused_page}, {"not_moved", not_moved}, {"no_misuse", no_misuse},
                {"handler_once", handler_once}, {"handler_twice", handler_twice},
                {"info_of_overflow", info_of_overflow}, {"info_of_bus", info_of_bus}, {"bus", bus},
