@@ -382,10 +382,10 @@ void hak_os_yield(void) {
   sched_yield();
 }
 
-void hak_os_sleep_ms(unsigned ms) {
+void hak_os_sleep_ms(unsigned ms) { // by number, as above: malloc is no cancellation point
   KEEP_ERRNO;
   struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-  nanosleep(&t, NULL);
+  syscall(SYS_nanosleep, &t, NULL);
 }
 
 extern int backtrace(void **frames, int most) HAK_WEAK; // <execinfo.h>

@@ -173,9 +173,10 @@ static void *map(size_t total, size_t *mapped, size_t alignment, bool plain, boo
   return p;
 }
 
-// *old: length of the kept mapping, the bytes that may be nonzero.
-HAK_INLINE void *reuse(size_t *mapped, bool plain, size_t *old) {
+// *old: length of the kept mapping, the bytes that may be nonzero. is_short: no other can be had.
+HAK_INLINE void *reuse(size_t *mapped, bool plain, size_t *old, bool is_short) {
   void *p = hak_huge_cache_take(*mapped, old);
+  if (!p && is_short) p = hak_huge_cache_take_refused(*mapped, old);
   if (p) p = fit(p, *old, mapped);
   // The mapping may have been advised when it belonged to another block.
   if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *mapped, false);
@@ -183,21 +184,22 @@ HAK_INLINE void *reuse(size_t *mapped, bool plain, size_t *old) {
 }
 
 // If zeroed blocks are written in full, clearing a kept mapping costs less than its page faults.
-// When that has to be proved anew, the mapping loses its pages.
-HAK_NOINLINE static void *clear(size_t total, size_t *mapped) {
-  bool expected = hak_fill_expected(&zeros, total);
-  if (!expected && !hak_load_relaxed(&zeros.filled)) return NULL;
+// When that has to be proved anew, or memory is short, the mapping loses its pages.
+HAK_NOINLINE static void *clear(size_t total, size_t *mapped, bool is_short) {
+  bool expected = !is_short && hak_fill_expected(&zeros, total);
+  if (!expected && !is_short && !hak_load_relaxed(&zeros.filled)) return NULL;
   size_t have = *mapped, old;
-  void *p = reuse(&have, false, &old);
+  void *p = reuse(&have, false, &old, is_short);
   if (!p) return NULL;
-  if (!expected && !hak_os_discard(p, have)) {
-    hak_huge_cache_unmap(p, have);
-    return NULL;
-  }
-  if (expected) memset(p, 0, old < total ? old : total);
-  else hak_fill_sample(&zeros, p, total);
+  if (expected || !hak_os_discard(p, have)) memset(p, 0, old < total ? old : total);
+  if (!expected) hak_fill_sample(&zeros, p, total);
   *mapped = have;
   return p;
+}
+
+HAK_INLINE void *again(size_t total, size_t *mapped, bool plain, bool zero, bool is_short) {
+  size_t old;
+  return zero ? clear(total, mapped, is_short) : reuse(mapped, plain, &old, is_short);
 }
 
 void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
@@ -206,16 +208,17 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   bool plain = !zero && alignment < hak_os_page_size;
   if (alignment < HAK_SUPERSLAB_SIZE) alignment = HAK_SUPERSLAB_SIZE;
   bool touches = alignment == HAK_SUPERSLAB_SIZE && may_touch(total);
-  size_t mapped = mapping_of(total, touches), old;
+  size_t mapped = mapping_of(total, touches);
   char *p = NULL;
   bool has_advice = false; // of a reused mapping: not known
-  if (alignment == HAK_SUPERSLAB_SIZE)
-    p = zero ? clear(total, &mapped) : reuse(&mapped, plain, &old);
+  if (alignment == HAK_SUPERSLAB_SIZE) p = again(total, &mapped, plain, zero, false);
   bool reused = p != NULL;
   if (!p) {
     p = map(total, &mapped, alignment, plain, &has_advice);
+    if (!p && alignment == HAK_SUPERSLAB_SIZE)
+      p = again(total, &mapped, plain, zero, reused = true);
     if (!p) return NULL;
-    if (zero && !HAK_SECURE) hak_fill_sample(&zeros, p, total);
+    if (zero && !reused && !HAK_SECURE) hak_fill_sample(&zeros, p, total);
   }
   // A mapping that has another length nonetheless belongs to the block as a whole.
   if (touches) touches = !has_advice && mapped == mapping_of(total, true);

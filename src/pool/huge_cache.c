@@ -136,6 +136,13 @@ void hak_huge_cache_unmap(void *p, size_t size) {
   push_refused(&refused[0], entry);
 }
 
+// Pushes what a thread has not looked at, in one step if the stack is still empty.
+static void push_rest(hak_refused_t *entry) {
+  hak_refused_t *none = NULL;
+  // Release: as in push_refused.
+  if (entry && !hak_cas_release(&refused[0], &none, entry)) push_refused(&refused[0], entry);
+}
+
 // Tries to unmap refused mappings until `most` have been refused again: there may be many, and most
 // would fail as well. Those refused again come last the next time.
 static void try_again(unsigned most) {
@@ -144,7 +151,7 @@ static void try_again(unsigned most) {
     if (hak_load_relaxed(&refused[i]) == NULL) continue;
     // Acquire: pairs with the release in push_refused. This thread now owns all entries, so
     // none returns to the stack while another thread looks at it.
-    hak_refused_t *entry = hak_exchange_acq_rel(&refused[i], NULL), *next, *none = NULL;
+    hak_refused_t *entry = hak_exchange_acq_rel(&refused[i], NULL), *next;
     for (; (entry = checked(entry)) != NULL && most; entry = next) {
       next = entry->next;
       if (hak_os_unmap(entry, entry->size)) continue;
@@ -152,10 +159,34 @@ static void try_again(unsigned most) {
       again = entry;
       most--;
     }
-    // Pushes the rest in one step if the stack is still empty. Release: as above.
-    if (entry && !hak_cas_release(&refused[0], &none, entry)) push_refused(&refused[0], entry);
+    push_rest(entry);
   }
   push_refused(&refused[1], again);
+}
+
+// Not in the secure library, whose mappings have a guard page behind them.
+void *hak_huge_cache_take_refused(size_t size, size_t *have) {
+  if (HAK_SECURE) return NULL;
+  void *found = NULL;
+  hak_refused_t *others = NULL;
+  for (unsigned i = 0, looks = TRIES_AT_LEISURE; i < 2 && looks != 0 && !found; i++) {
+    // Acquire: as in try_again.
+    hak_refused_t *entry = hak_exchange_acq_rel(&refused[i], NULL), *next;
+    for (; entry && looks != 0 && !found; entry = next, looks--) {
+      next = entry->next;
+      if (entry->size >= size && (uintptr_t)entry % HAK_SUPERSLAB_SIZE == 0 &&
+          hak_pagemap_prepare(entry)) {
+        found = entry;
+        *have = entry->size;
+      } else {
+        entry->next = others;
+        others = entry;
+      }
+    }
+    push_rest(entry);
+  }
+  push_refused(&refused[1], others);
+  return found;
 }
 
 static bool place(uint64_t word, uint64_t at) {
@@ -334,6 +365,13 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
 size_t hak_huge_cache_trim(size_t keep) {
   try_again(TRIES);
   return evict_above(keep);
+}
+
+#define AWAIT_MOST 64
+bool hak_huge_cache_await(unsigned tries) {
+  if (tries == AWAIT_MOST || hak_load_relaxed(&held) == 0) return false;
+  hak_os_sleep_ms(1);
+  return true;
 }
 
 // Kept memory is in SuperSlabs or in places. The kernel refuses memory (but not address space)

@@ -23,6 +23,12 @@ void *hak_huge_cache_take(size_t size, size_t *have);
 // no room to split a mapping: then at least the memory goes back now, and the address space
 // at a later tending or trim.
 void hak_huge_cache_unmap(void *p, size_t size);
+// Takes one of at least size bytes that was refused so, likewise, where memory is short.
+HAK_COLD void *hak_huge_cache_take_refused(size_t size, size_t *have);
+
+// For a request that was refused after a trim: waits a moment if other threads are about to keep or
+// unmap mappings. False: there are none, or it has tried often enough.
+HAK_COLD bool hak_huge_cache_await(unsigned tries);
 
 // To be called after the sum of all huge blocks has risen (relaxed).
 void hak_huge_cache_used(void);
