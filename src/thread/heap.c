@@ -467,10 +467,11 @@ void hak_heap_init_keys(void) {
   if (pthread_key_create(&key, at_thread_end) == 0) hak_store_release(&have_key, true);
 }
 
-// Both calls may allocate, which is fine: the heap is attached already.
+// Both calls may allocate, which is fine: the heap is attached already. The second ends the process
+// where it finds no memory, so it is not tried after the first.
 static bool notice_of_the_end(void) {
   // Acquire: pairs with the release in hak_heap_init_keys.
-  if (hak_load_acquire(&have_key) && pthread_setspecific(key, hak_tls_heap) == 0) return true;
+  if (hak_load_acquire(&have_key)) return pthread_setspecific(key, hak_tls_heap) == 0;
   // The third argument is an address by which glibc knows which object the function is in.
   return __cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &key) == 0;
 }
