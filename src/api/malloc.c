@@ -13,6 +13,7 @@
 #include "thread/front.h"
 #include "thread/guard.h"
 #include "thread/ring.h"
+#include "thread/scarce.h"
 
 HAK_INTERNAL extern const char hak_api_part_aligned, hak_api_part_cxx, hak_api_part_derived,
     hak_api_part_glibc, hak_api_part_jemalloc, hak_api_part_limits, hak_api_part_stats;
@@ -299,6 +300,7 @@ static bool served_by(const hak_block_t *block, size_t alignment, size_t size) {
   if (HAK_SECURE || block->kind == HAK_KIND_GUARD) return size == block->usable;
   if (block->kind == HAK_KIND_FREE) return size <= block->usable; // growth adds more than requested
   if (size > block->usable) return false;
+  if (hak_load_relaxed(&hak_scarce_lends)) return true;
   if (block->kind == HAK_KIND_FIRST) return hak_first_usable(size) == block->usable;
   if (size == 0) size = 1;
   if (block->kind == HAK_KIND_L25) return hak_l25_rounded(block->slab, size) == block->usable;

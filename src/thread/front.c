@@ -18,7 +18,6 @@
 #include "thread/warm.h"
 
 #define PREWARM_CLASSES 8 // 16 to 128 bytes: docs/decisions/0014-prewarm.md
-#define RANDOM_BLOCKS 4   // secure library: an L2 block is picked from this many
 #define BATCH_MAX 128     // blocks carved at once: the upper end of HAKMEM_REFILL_BATCH
 #define FEW_RUNS 4        // a class with more runs takes another run instead of borrowing
 #define BORROWS_MAX 64    // and so does a class that has borrowed this often: docs/decisions/0033
@@ -156,21 +155,6 @@ static void *alloc_tiny(hak_heap_t *heap, size_t size) {
   return slab ? hak_front_pop(slab) : NULL;
 }
 
-// Takes a block of the run in front of its class. mask is the run's mask, not 0. The lowest block
-// goes first: the run stays dense, and blocks from `carved` on were never used.
-HAK_INLINE void *take_l2(hak_heap_t *heap, hak_ring_t *ring, hak_slab_t *slab, uint64_t mask,
-                         bool *zeroed) {
-  unsigned i = hak_seal_pick(mask, RANDOM_BLOCKS);
-  hak_store_relaxed(&slab->mask, HAK_SECURE ? mask & ~((uint64_t)1 << i) : mask & (mask - 1));
-  slab->absent &= ~((uint64_t)1 << i);
-  hak_owner_inc(&heap->classes[HAK_TINY_CLASSES + (ring - heap->ring)].allocs);
-  if (i >= slab->carved) {
-    slab->carved = (uint16_t)(i + 1);
-    if (zeroed) *zeroed = slab->zeroed;
-  }
-  return slab->first + (size_t)i * ring->size;
-}
-
 // A class without a free block borrows from a class above before it takes another run: the block
 // freed last there, else one of the run in front. One never used pays only if it saves a first run.
 static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
@@ -190,7 +174,7 @@ static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
     hak_heap_count_stat(heap, HAK_STAT_l2_borrow, 1);
     hak_slab_set_roomy(slab);
     return ring->count != 0 ? hak_front_pop_hint(ring, false)
-                            : take_l2(heap, ring, slab, mask, zeroed);
+                            : hak_front_take_l2(heap, ring, slab, mask, zeroed);
   }
   return NULL;
 }
@@ -212,17 +196,13 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, want_t want, bool *zeroed) 
     if (ring->count == 0 && hak_load_relaxed(&slab->mask) == 0) {
       void *borrowed = want == ANY ? borrow(heap, c, zeroed) : NULL;
       if (borrowed) return borrowed;
-      if (!(slab = refill(heap, c)) && ring->count == 0) {
-        if (want == OWN) return NULL;
-        if (!(slab = hak_scarce_lender(heap, c))) return hak_scarce_slab(heap, size, zeroed);
-        ring = slab->ring;
-      }
+      if (!(slab = refill(heap, c)) && ring->count == 0) return NULL;
     }
     // Also blocks that a reclaim took from quarantine.
     if (ring->count) return hak_front_pop_hint(ring, false);
     mask = hak_load_relaxed(&slab->mask);
   }
-  return take_l2(heap, ring, slab, mask, zeroed);
+  return hak_front_take_l2(heap, ring, slab, mask, zeroed);
 }
 
 static void *alloc_mapping(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
@@ -238,8 +218,10 @@ static void *alloc_huge(hak_heap_t *heap, size_t size, size_t alignment, bool *z
   hak_heap_tend_shared();
   void *p = alloc_mapping(heap, size, alignment, zeroed);
   if (p || !hak_huge_cache_may_serve(size)) return p;
-  hak_heap_reclaim(heap);
-  return alloc_mapping(heap, size, alignment, zeroed);
+  unsigned tries = 0;
+  do hak_heap_reclaim(heap);
+  while (!(p = alloc_mapping(heap, size, alignment, zeroed)) && hak_huge_cache_await(tries++));
+  return p;
 }
 
 static void *alloc_l25(hak_heap_t *heap, size_t size, size_t alignment, bool *zeroed) {
@@ -274,6 +256,9 @@ HAK_NOINLINE static void *alloc_any(size_t size, want_t want, bool *zeroed) {
   else if (total <= HAK_L2_MAX) p = alloc_l2(heap, total, want, zeroed);
   else if (total <= HAK_L25_MAX) p = alloc_l25(heap, total, 1, zeroed);
   else p = alloc_huge(heap, total, 1, zeroed);
+  if (HAK_UNLIKELY(!p) && total <= HAK_L2_MAX &&
+      !(p = hak_scarce_alloc(heap, total, want == OWN, zeroed)))
+    p = alloc_mapping(heap, total, 1, zeroed);
   hak_heap_leave(heap);
   return hak_front_sealed(p, size);
 }
@@ -307,7 +292,7 @@ static void *alloc_above_tiny(size_t size, want_t want, bool *zeroed) {
   }
   if (mask == 0 || ring->count != 0) return alloc_any(size, want, zeroed);
   ring->missed = true;
-  void *p = take_l2(heap, ring, slab, mask, zeroed);
+  void *p = hak_front_take_l2(heap, ring, slab, mask, zeroed);
   hak_seal_resize(p, ring->size, size);
   return p;
 }
@@ -324,8 +309,9 @@ void *hak_front_alloc(size_t size, bool *zeroed) {
 static void *alloc_unaligned(size_t size, want_t want, bool *zeroed) {
   void *p = size <= HAK_TINY_MAX - HAK_TAIL ? hak_front_hit(size) : hak_front_hit_l2(size);
   if (HAK_LIKELY(p != NULL)) return p;
-  return want == OWN && size > HAK_TINY_MAX - HAK_TAIL ? alloc_above_tiny(size, OWN, zeroed)
-                                                       : hak_front_alloc(size, zeroed);
+  if (want != OWN) return hak_front_alloc(size, zeroed);
+  return size > HAK_TINY_MAX - HAK_TAIL ? alloc_above_tiny(size, OWN, zeroed)
+                                        : alloc_any(size, OWN, zeroed);
 }
 
 void *hak_front_alloc_aligned(size_t alignment, size_t size, bool *zeroed) {

@@ -149,6 +149,22 @@ HAK_INLINE void *hak_front_hit_any(size_t size) {
   return hak_front_hit_any_of(&hak_tls_heap, size);
 }
 
+// Takes a block of the run in front of its class. mask is the run's mask, not 0. The lowest block
+// goes first: the run stays dense, and blocks from `carved` on were never used.
+#define HAK_RANDOM_BLOCKS 4 // secure library: an L2 block is picked from this many
+HAK_INLINE void *hak_front_take_l2(hak_heap_t *heap, hak_ring_t *ring, hak_slab_t *slab,
+                                   uint64_t mask, bool *zeroed) {
+  unsigned i = hak_seal_pick(mask, HAK_RANDOM_BLOCKS);
+  hak_store_relaxed(&slab->mask, HAK_SECURE ? mask & ~((uint64_t)1 << i) : mask & (mask - 1));
+  slab->absent &= ~((uint64_t)1 << i);
+  hak_owner_inc(&heap->classes[HAK_TINY_CLASSES + (ring - heap->ring)].allocs);
+  if (i >= slab->carved) {
+    slab->carved = (uint16_t)(i + 1);
+    if (zeroed) *zeroed = slab->zeroed;
+  }
+  return slab->first + (size_t)i * ring->size;
+}
+
 // Puts a block back into a slab of the calling thread's heap.
 HAK_INLINE void hak_front_put(hak_slab_t *slab, void *p, const char *function) {
   void *head = slab->free;

@@ -12,10 +12,13 @@
 // the class is within reach (owner).
 HAK_COLD hak_slab_t *hak_scarce_take(hak_heap_t *heap, unsigned size_class);
 
-// For an L2 request whose class has none: a run of a class that may lend, with a block that the
-// newest hint names or, if the class has no hint, a free one. NULL: there is none (owner).
-HAK_COLD hak_slab_t *hak_scarce_lender(hak_heap_t *heap, unsigned size_class);
-// Then a slab, as an L2.5 block of size bytes, up to HAK_L2_MAX. Sets *zeroed as hak_front_alloc.
-HAK_COLD void *hak_scarce_slab(hak_heap_t *heap, size_t size, bool *zeroed);
+// Serves a request of up to HAK_L2_MAX bytes whose class has none by a block of a larger class, not if
+// it is to be aligned as its size is, or by a slab, as an L2.5 block. Sets *zeroed as hak_front_alloc.
+// NULL: there is none (owner).
+HAK_COLD void *hak_scarce_alloc(hak_heap_t *heap, size_t size, bool aligned, bool *zeroed);
+
+// Whether a request up to HAK_L2_MAX was ever served so: a block may be larger than its class, then.
+// Relaxed: set before such a block leaves malloc, so whoever frees it sees it.
+HAK_INTERNAL extern _Atomic bool hak_scarce_lends;
 
 #endif

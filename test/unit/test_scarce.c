@@ -2,10 +2,14 @@
 
 #include "unit.h"
 
+#include <dlfcn.h>
+#include <sys/syscall.h>
+
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "superslab/slab.h"
+#include "thread/commons.h"
 #include "thread/front.h"
 #include "thread/heap.h"
 #include "thread/process.h"
@@ -37,6 +41,7 @@ static unsigned use_up(size_t size) {
 static void check_contents(unsigned n, size_t size) {
   for (unsigned i = 0; i < n; i++) CHECK(filled(blocks[i], size, i));
 }
+static uint64_t kept; // bytes of SuperSlabs that a test keeps in use
 static void release(unsigned n, size_t size) {
   check_contents(n, size);
   for (unsigned i = 0; i < n; i++) hak_free(blocks[i]);
@@ -44,7 +49,7 @@ static void release(unsigned n, size_t size) {
   hak_os_fault(0, 0, false);
   hak_trim(0);
   hak_heap_check(hak_tls_heap);
-  CHECK_EQUAL(hak_mapped.superslab_bytes, 0);
+  CHECK_EQUAL(hak_mapped.superslab_bytes, kept);
 }
 
 static struct {
@@ -105,26 +110,36 @@ static void free_replaced(unsigned n, unsigned step, size_t by) {
   }
 }
 
-// An L2 block of a larger class will do, whichever run it is in, but an aligned one is aligned.
+// A block of a larger class will do, whichever slab it is in, but an aligned one is aligned.
 static void blocks_of_larger_classes(void) {
-  enum { SIZE = 9000, LENDER = 12000, STEP = 3, MANY = 120 };
+  enum { STEP = 3 };
+  static const struct {
+    size_t size, lender, aligned;
+  } cases[] = {{9000, 12000, 8192}, {40, 1000, 512}, {100, 300, 192}, {1000, 1250, 1024}, {24, 12000, 32}, {2000, 12000, 2048}};
   begin();
-  hak_option(L2_BORROW) = 4;
-  no_more_memory();
-  unsigned n = use_up(LENDER), gone = (n + STEP - 1) / STEP;
-  CHECK(n >= MANY);
-  CHECK_EQUAL(replace(n, STEP, LENDER, SIZE), gone);
-  CHECK(hak_malloc(SIZE) == NULL);
-  free_replaced(n, STEP, SIZE);
-  for (unsigned i = 0; i < n; i += STEP) {
-    blocks[i] = hak_aligned_alloc(4096, 8192);
-    CHECK((uintptr_t)blocks[i] % 4096 == 0);
-    hak_free_aligned_sized(blocks[i], 4096, 8192);
-    CHECK((blocks[i] = hak_malloc(LENDER)) != NULL);
-    fill(blocks[i], LENDER, i);
+  for (unsigned k = 0; k < COUNT(cases); k++) {
+    size_t size = cases[k].size, lender = cases[k].lender, aligned = cases[k].aligned;
+    size_t alignment = aligned & -aligned;
+    no_more_memory();
+    unsigned n = use_up(lender), slabs = 0, gone;
+    void *slab[HAK_SLABS_PER_SUPERSLAB]; // too few of them for a run
+    while (hak_slab_kind(hak_slab_lookup(blocks[n - 1])) == HAK_KIND_L25) slab[slabs++] = blocks[--n];
+    CHECK((gone = (n + STEP - 1) / STEP) >= 30);
+    CHECK_EQUAL(replace(n, STEP, lender, size), gone);
+    CHECK(hak_malloc(size) == NULL);
+    free_replaced(n, STEP, size);
+    for (unsigned i = 0; i < n; i += STEP) {
+      blocks[i] = hak_aligned_alloc(alignment, aligned);
+      CHECK((uintptr_t)blocks[i] % alignment == 0);
+      hak_free_aligned_sized(blocks[i], alignment, aligned);
+      CHECK((blocks[i] = hak_malloc(size)) != NULL);
+      CHECK((blocks[i] = hak_realloc(blocks[i], lender)) != NULL);
+      fill(blocks[i], lender, i);
+    }
+    hak_heap_check(hak_tls_heap);
+    while (slabs != 0) hak_free(slab[--slabs]);
+    release(n, lender);
   }
-  hak_heap_check(hak_tls_heap);
-  release(n, LENDER);
 }
 ISOLATED(blocks_of_larger_classes)
 
@@ -201,7 +216,7 @@ ISOLATED(classes_of_an_ended_thread)
 static void *mapped(void *(*alloc)(size_t), size_t size) {
   void *p = alloc(size);
   // A hole that is just large enough is taken first, and is not aligned: it is to be filled.
-  for (unsigned i = 0; !p && i < 100; i++) {
+  for (unsigned i = 0; !p && i < 5000; i++) {
     CHECK(mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
     p = alloc(size);
   }
@@ -209,6 +224,7 @@ static void *mapped(void *(*alloc)(size_t), size_t size) {
   return p;
 }
 static void *zeros(size_t size) { return hak_calloc(1, size); }
+static void *paged(size_t size) { return hak_aligned_alloc(4096, size); }
 static void *aligned(size_t size) { return hak_aligned_alloc(MIB / 2, size); }
 
 static void mappings_of_their_own(void) {
@@ -237,7 +253,15 @@ static void mappings_of_their_own(void) {
     CHECK_EQUAL(hak_mapped.superslab_bytes, superslabs);
     CHECK(hak_mapped.huge_bytes >= 15 * SIZE);
   }
-  for (unsigned n = 0; n < 20; n++) hak_free(blocks[n]);
+  unsigned n = 20;
+  if (hak_option(SS_LOOKUP_KIND) != HAK_LOOKUP_TABLE) { // so do small blocks, where no slab is left
+    do blocks[n] = mapped(n % 2 ? hak_malloc : paged, 8 * KIB);
+    while (hak_slab_lookup(blocks[n++]));
+    hak_free_sized(mapped(hak_malloc, 8 * KIB), 8 * KIB);
+    blocks[n++] = hak_realloc(mapped(zeros, 8 * KIB), 4 * KIB);
+    CHECK(blocks[n - 1] != NULL && all_zero(blocks[n - 1], 4 * KIB));
+  }
+  while (n != 0) hak_free(blocks[--n]);
   release(0, 0);
   CHECK_EQUAL(hak_mapped.huge_bytes, 0);
 }
@@ -292,6 +316,154 @@ static void asks_now_and_then(void) {
 }
 ISOLATED(asks_now_and_then)
 
+// The FULL slabs of an ended thread, a commons or a nursery that have a few free blocks are in no
+// list.
+static size_t size_of_others;
+typedef enum { BY_NURSERY, BY_ENDED, BY_ANOTHER, BY_COMMONS, BY_ENDS } by_t; // no orphans at first
+static void *use_up_and_free_some(void *by) {
+  no_more_memory();
+  hak_heap_t *heap = hak_tls_heap;
+  uint64_t given = heap->stats[HAK_STAT_commons_give];
+  if (*(by_t *)by == BY_COMMONS) heap->others = HAK_OTHERS_ENOUGH;
+  CHECK_EQUAL(hak_tls_heap == &hak_heap_none, *(by_t *)by == BY_NURSERY);
+  to_free.n = use_up(size_of_others);
+  to_free.step = hak_classes[hak_size_class(size_of_others + HAK_TAIL)].capacity;
+  CHECK_EQUAL(heap->stats[HAK_STAT_commons_give] > given, *(by_t *)by == BY_COMMONS);
+  if (*(by_t *)by != BY_ANOTHER) free_some(NULL);
+  return NULL;
+}
+static void full_slabs_of_nobody(void) {
+  begin();
+  hak_option(COMMONS) = 1;
+  static const size_t sizes[] = {24, 100, 1000, 1250, 2000};
+  void *other = hak_malloc(1); // this thread's heap is another
+  kept = hak_mapped.superslab_bytes;
+  for (by_t by = 0; by < BY_ENDS; by++) {
+    for (unsigned i = 0; i < COUNT(sizes); i++) {
+      size_t size = sizes[i];
+      if (by == BY_NURSERY) size = hak_class_padded(size + HAK_TAIL) - HAK_TAIL;
+      // L2 runs of a nursery or a commons are left out.
+      if ((by == BY_NURSERY || by == BY_COMMONS) && size > HAK_TINY_MAX) continue;
+      size_of_others = size;
+      hak_option(NURSERY) = by == BY_NURSERY ? 1000000 : 0;
+      unit_in_thread(use_up_and_free_some, &by);
+      if (by == BY_ANOTHER) free_some(NULL);
+      for (unsigned k = 0; k < to_free.n; k += to_free.step) {
+        CHECK((blocks[k] = hak_malloc(size)) != NULL);
+        fill(blocks[k], size, k);
+      }
+      CHECK(hak_malloc(size) == NULL);
+      release(to_free.n, size);
+    }
+  }
+  hak_free(other);
+}
+ISOLATED(full_slabs_of_nobody)
+
+// Mappings that the kernel does not take back serve again, whether or not it drops their pages.
+static void mappings_that_stay(void) {
+  enum { N = 30, SIZE = 3 * MIB, REFUSED = HAK_FAULT_MAP | HAK_FAULT_COMMIT | HAK_FAULT_UNMAP | HAK_FAULT_REMAP };
+  begin();
+  CHECK((first = hak_malloc(1)) != NULL);
+  for (unsigned round = 0; round < 2; round++) {
+    for (unsigned i = 0; i < N; i++) {
+      CHECK((blocks[i] = hak_malloc(SIZE)) != NULL);
+      fill(blocks[i], SIZE, i);
+    }
+    hak_os_fault(REFUSED | (round ? HAK_FAULT_DISCARD : 0), 0, false);
+    for (unsigned i = 1; i < N; i++) hak_free(blocks[i]);
+    for (unsigned i = 1; i < N; i++) {
+      CHECK((blocks[i] = i % 2 ? hak_malloc(SIZE - MIB) : hak_calloc(1, SIZE - MIB)) != NULL);
+      if (i % 2 == 0) CHECK(all_zero(blocks[i], SIZE - MIB));
+      fill(blocks[i], SIZE - MIB, i);
+    }
+    CHECK(hak_malloc(SIZE) == NULL && errno == ENOMEM);
+    for (unsigned i = 1; i < N; i++) CHECK(filled(blocks[i], SIZE - MIB, i));
+    hak_os_fault(0, 0, false);
+    for (unsigned i = 0; i < N; i++) hak_free(blocks[i]);
+    for (unsigned i = 0; i < N; i++) hak_trim(0);
+    CHECK_EQUAL(hak_mapped.huge_bytes + hak_mapped.cached_bytes, 0);
+  }
+  hak_free(first);
+}
+ISOLATED(mappings_that_stay)
+
+#if defined(__GLIBC__) && !SANITIZED
+// A request waits for what another thread is about to unmap: the system calls take long here.
+static _Atomic bool slow, unmapping;
+int munmap(void *p, size_t size) {
+  if (!slow) return (int)syscall(SYS_munmap, p, size);
+  slow = false;
+  unmapping = true;
+  usleep(500);
+  int result = (int)syscall(SYS_munmap, p, size);
+  unmapping = false;
+  return result;
+}
+void *mmap(void *p, size_t size, int protection, int flags, int file, off_t offset) {
+  if (!unmapping) return (void *)syscall(SYS_mmap, p, size, protection, flags, file, offset);
+  errno = ENOMEM;
+  return MAP_FAILED;
+}
+static void *trim(void *unused) {
+  hak_trim(0);
+  return unused;
+}
+static void what_others_unmap(void) {
+  enum { SIZE = 4 * MIB };
+  begin();
+  for (unsigned i = 0; i < 20; i++) hak_free(hak_malloc(SIZE));
+  for (unsigned zero = 0; zero < 2; zero++) {
+    if (!HAK_SECURE) CHECK_EQUAL(hak_mapped.cached_bytes, SIZE);
+    slow = !HAK_SECURE;
+    pthread_t other = unit_start(trim, NULL);
+    while (slow) sched_yield();
+    char *p = zero ? hak_calloc(1, SIZE) : hak_malloc(SIZE);
+    CHECK(p != NULL && (!zero || all_zero(p, SIZE)));
+    unit_join(other);
+    hak_free(p);
+  }
+}
+ISOLATED(what_others_unmap)
+
+// The C library finds no memory to call the library when a thread ends. Then it takes a heap for each
+// call. (__cxa_thread_atexit_impl would end the process.)
+static _Atomic bool refuse_notice;
+int pthread_setspecific(pthread_key_t key, const void *value) {
+  static int (*_Atomic real)(pthread_key_t, const void *);
+  if (refuse_notice) return ENOMEM;
+  if (!real) real = (int (*)(pthread_key_t, const void *))dlsym(RTLD_NEXT, "pthread_setspecific");
+  return real(key, value);
+}
+int __cxa_thread_atexit_impl(void (*f)(void *), void *object, void *dso) {
+  (void)f, (void)object, (void)dso;
+  CHECK(!refuse_notice);
+  return -1;
+}
+static void *without_notice(void *unused) {
+  for (unsigned i = 0; i < 100; i++) {
+    CHECK((blocks[i] = hak_malloc(i * 100)) != NULL);
+    fill(blocks[i], i * 100, i);
+    CHECK(hak_tls_heap == &hak_heap_none);
+  }
+  return unused;
+}
+static void no_notice_of_the_end(void) {
+  begin();
+  CHECK((first = hak_malloc(1)) != NULL);
+  refuse_notice = true;
+  unit_in_thread(without_notice, NULL);
+  refuse_notice = false;
+  CHECK_EQUAL(hak_heap_threads, 1);
+  for (unsigned i = 0; i < 100; i++) {
+    CHECK(filled(blocks[i], i * 100, i));
+    hak_free(blocks[i]);
+  }
+  release(0, 0);
+}
+ISOLATED(no_notice_of_the_end)
+#endif
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     ISOLATED_TEST(blocks_of_full_slabs),
@@ -301,6 +473,12 @@ int main(void) {
     ISOLATED_TEST(mappings_of_their_own),
     ISOLATED_TEST(growth_into_what_is_kept),
     ISOLATED_TEST(asks_now_and_then),
+#if defined(__GLIBC__) && !SANITIZED
+    ISOLATED_TEST(what_others_unmap),
+    ISOLATED_TEST(no_notice_of_the_end),
+#endif
+    ISOLATED_TEST(mappings_that_stay),
+    ISOLATED_TEST(full_slabs_of_nobody),
   };
   return RUN(tests);
 }
