@@ -458,9 +458,10 @@ static unsigned trim_some(size_t keep, unsigned most) {
 
 unsigned hak_pool_trim(size_t keep) { return trim_some(keep, UINT_MAX); }
 
-static void release_set(uint32_t number, uint32_t bits) {
+static void release_set(uint32_t number, uint32_t bits, bool needed) {
   uint64_t old, now;
   uint32_t empties = give_up(number, bits, &old, &now);
+  if (needed) return;
   if (got_sparse(old, now)) purge_sparse(number);
   if (empties == 0) {
     wait_for_purge(number);
@@ -473,7 +474,7 @@ static void release_set(uint32_t number, uint32_t bits) {
 }
 
 void hak_pool_release(hak_slab_t *slab, unsigned n) {
-  release_set(hak_superslab_number(slab), hak_slab_bits(slab, n));
+  release_set(hak_superslab_number(slab), hak_slab_bits(slab, n), false);
 }
 
 void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel) {
@@ -484,7 +485,7 @@ void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel) {
 }
 
 void hak_pool_release_all(hak_parcel_t *parcel) {
-  if (parcel->bits != 0) release_set(parcel->number, parcel->bits);
+  if (parcel->bits != 0) release_set(parcel->number, parcel->bits, parcel->needed);
   parcel->bits = 0;
 }
 

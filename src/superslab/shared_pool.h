@@ -43,6 +43,7 @@ void hak_pool_release(hak_slab_t *slab, unsigned n);
 // compare-and-swap, once a slab of another SuperSlab follows or hak_pool_release_all is called.
 typedef struct {
   uint32_t number, bits; // of the SuperSlab; bits of its slabs
+  bool needed;           // at once: nothing goes back to the system
 } hak_parcel_t;
 void hak_pool_release_with(hak_slab_t *slab, unsigned n, hak_parcel_t *parcel);
 void hak_pool_release_all(hak_parcel_t *parcel);

@@ -184,9 +184,9 @@ void hak_warm_keep_or_release(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_count_stat(heap, HAK_STAT_warm_drop, 1);
 }
 
-static bool drop(hak_heap_t *heap, bool only_draining) {
+static bool drop(hak_heap_t *heap, bool only_draining, bool needed) {
   uint32_t before = heap->spares;
-  hak_parcel_t parcel = {0};
+  hak_parcel_t parcel = {.needed = needed};
   for (unsigned c = 0; heap->spares != 0 && c < HAK_CLASSES; c++) {
     uint32_t *link = &heap->spare[c];
     while (*link) {
@@ -199,16 +199,16 @@ static bool drop(hak_heap_t *heap, bool only_draining) {
   return before != heap->spares;
 }
 
-void hak_warm_drop(hak_heap_t *heap) { drop(heap, false); }
+void hak_warm_drop(hak_heap_t *heap) { drop(heap, false, false); }
 
 bool hak_warm_drop_many(hak_heap_t *heap) {
   uint64_t mapped = hak_load_relaxed(&hak_mapped.superslab_bytes) >> HAK_SLAB_SHIFT;
   // Counts as if each other heap had as many.
   if ((uint64_t)heap->spares * hak_heap_count() * MAPPED_PER_SPARE <= mapped) return false;
-  return drop(heap, false);
+  return drop(heap, false, true);
 }
 
 void hak_warm_drop_draining(hak_heap_t *heap) {
   heap->drainings = (uint32_t)hak_load_relaxed(&hak_counter(tier_draining));
-  drop(heap, true);
+  drop(heap, true, false);
 }

@@ -606,6 +606,8 @@ static void unused_ones_do_not_stop_a_drain(void) {
 }
 ISOLATED(unused_ones_do_not_stop_a_drain)
 
+static uint32_t dirty(uint32_t number) { return hak_registry.superslabs[number].dirty; }
+
 // Slabs released together are free at once, whichever SuperSlabs they belong to.
 static void parcels(void) {
   begin();
@@ -628,12 +630,31 @@ static void parcels(void) {
 }
 ISOLATED(parcels)
 
+// What is needed at once stays resident: SuperSlabs that get sparse, and one that gets empty.
+static void needed_parcels(void) {
+  begin();
+  hak_option(TIERS) = 1;
+  hak_option(PURGE) = 2;
+  hak_option(LRU_CAP) = 0;
+  uint32_t number[8];
+  for (unsigned i = 0; i < COUNT(number); i++) number[i] = full_one();
+  hak_parcel_t parcel = {.needed = true};
+  for (unsigned i = 0; i < COUNT(number); i++) {
+    hak_slab_t *slab = hak_slab_at(number[i] << HAK_SLABS_SHIFT);
+    for (unsigned k = 0; k < (i ? 28 : 32); k++) hak_pool_release_with(slab + k, 1, &parcel);
+  }
+  hak_pool_release_all(&parcel);
+  CHECK(free_mask(number[0]) == UINT32_MAX && free_mask(number[7]) == UINT32_MAX >> 4);
+  CHECK(hak_pool_counts.purged == 0 && hak_pool_counts.evict == 0);
+  for (unsigned i = 0; i < COUNT(number); i++) CHECK_EQUAL(dirty(number[i]), UINT32_MAX);
+}
+ISOLATED(needed_parcels)
+
 // The pages of a DRAINING SuperSlab's free slabs go back once it, or another, has become
 // sparser since: began to drain, or lost half of its slabs. Slabs in use stay as they are.
 static char *memory_of(uint32_t number, unsigned slab) {
   return hak_slab_start(hak_slab_at((number << HAK_SLABS_SHIFT) + slab));
 }
-static uint32_t dirty(uint32_t number) { return hak_registry.superslabs[number].dirty; }
 static uint32_t purged_in(uint32_t number) { return hak_registry.superslabs[number].purged; }
 
 static void draining_ones_are_purged(void) {
@@ -1051,6 +1072,7 @@ int main(void) {
     ISOLATED_TEST(sparse_ones_drain),
     ISOLATED_TEST(unused_ones_do_not_stop_a_drain),
     ISOLATED_TEST(parcels),
+    ISOLATED_TEST(needed_parcels),
     ISOLATED_TEST(draining_ones_are_purged),
     ISOLATED_TEST(the_last_one_waits),
     ISOLATED_TEST(purge_of_all),
