@@ -117,7 +117,8 @@ struct hak_slab {
   // nursery; L2: some blocks were borrowed (thread/front.c).
   _Atomic bool roomy;
   bool early;      // what is absent may be needed again soon (owner, see sparse.c)
-  uint16_t looked; // tiny: live blocks at the last look, and whether it was trimmed then (owner)
+  uint16_t looked; // tiny: live blocks at the last look, and whether it was trimmed then; L2: see
+                   // hak_sparse_look_from (owner)
   _Atomic uint16_t thin; // tiny: when it was given away as thin; 0: not lately (commons.c)
 
   _Alignas(64) union {
@@ -298,6 +299,7 @@ struct hak_heap {
   uint32_t sparse[HAK_SPARSE];         // L2 runs that wait, 0: none (thread/sparse.h)
   uint32_t sparse_next;                // position of the oldest of them, modulo HAK_SPARSE
   hak_regret_t trim_regret;            // thread/sparse.c, like all that follow
+  uint64_t fronts_gone;                // bit i: an empty run in front of L2 class i went back
   uint64_t tended_at;                  // ms
   uint32_t tend_slab; // where a sweep continues: this slab of its class; 0: the class's beginning
   uint8_t tend_class;

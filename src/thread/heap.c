@@ -67,7 +67,7 @@ void hak_heap_remove_partial(hak_heap_t *heap, hak_slab_t *slab) {
 
 void hak_heap_activate(hak_heap_t *heap, hak_slab_t *slab) {
   unsigned c = hak_slab_class(slab);
-  if (HAK_UNLIKELY(slab->absent || heap->trimmed_gone)) hak_sparse_needed(heap, slab);
+  hak_sparse_activated(heap, slab);
   hak_slab_enter_active(slab);
   // Its allocs word starts at the number of live blocks, which were counted before.
   if (c < HAK_TINY_CLASSES) hak_owner_add(&heap->classes[c].allocs, -hak_slab_live(slab));

@@ -17,6 +17,10 @@
 static const hak_regret_rule_t trim_rule = {
     .soon = 1000, .few = 2, .least = 4000, .most = HAK_PAUSE_MAX_MS};
 
+// The same if a class needs a run soon after an empty one of it went back from the front.
+static const hak_regret_rule_t front_rule = {
+    .soon = 1000, .few = 1, .least = 4000, .most = HAK_PAUSE_MAX_MS};
+
 // The same for tiny slabs that made room: of all heaps, so some of these slabs may be older.
 static const hak_regret_rule_t room_rule = {
     .soon = 1000, .few = 8, .least = 4000, .most = HAK_PAUSE_MAX_MS};
@@ -104,8 +108,25 @@ static uint32_t fronts_wait(void) {
   return threads <= HAK_CROWD ? HAK_SPARSE : 1 + (HAK_SPARSE - 1) * HAK_CROWD / threads;
 }
 
+// A front that was not used in full stays where such fronts were needed again at once.
+static bool stays(hak_heap_t *heap, const hak_slab_t *run) {
+  return run->carved != run->capacity &&
+         hak_regret_pauses(&heap->trim_regret, hak_os_clock_ms(), 0);
+}
+
+static void front_goes(hak_heap_t *heap, hak_slab_t *run) {
+  if (run->carved != run->capacity) {
+    heap->fronts_gone |= UINT64_C(1) << (hak_slab_class(run) - HAK_TINY_CLASSES);
+    hak_regret_done(&heap->trim_regret, hak_os_clock_ms());
+  }
+  hak_heap_retire(heap, run);
+  hak_heap_slab_event(heap, run);
+}
+
 void hak_sparse_add_front(hak_heap_t *heap, hak_slab_t *run) {
   if (run->waits || !on() || heap != hak_tls_heap) return;
+  hak_sparse_look_from(run, run->capacity);
+  if (stays(heap, run)) return;
   uint32_t next = heap->sparse_next++;
   for (uint32_t i = fronts_wait(); i <= HAK_SPARSE; i++) {
     uint32_t *place = &heap->sparse[(next - i) % HAK_SPARSE];
@@ -114,8 +135,7 @@ void hak_sparse_add_front(hak_heap_t *heap, hak_slab_t *run) {
     if (is_empty_front(older)) {
       *place = 0;
       older->waits = false;
-      hak_heap_retire(heap, older);
-      hak_heap_slab_event(heap, older);
+      front_goes(heap, older);
     } else if (i == HAK_SPARSE) {
       waited(heap, older);
     }
@@ -146,6 +166,11 @@ void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab) {
     hak_regret_needed(&room_regret, hak_os_clock_ms(), heap_size(), room_rule);
     return;
   }
+  uint64_t bit = UINT64_C(1) << (hak_slab_class(slab) - HAK_TINY_CLASSES);
+  if (heap->fronts_gone & bit)
+    hak_regret_needed(&heap->trim_regret, hak_os_clock_ms(), 0, front_rule);
+  heap->fronts_gone &= ~bit;
+  if (slab->absent == 0 && heap->trimmed_gone == 0) return;
   if (!hak_sparse_went_early(slab)) { // a fresh run on used memory, where one got empty
     if (slab->carved != 0 || slab->zeroed || heap->trimmed_gone == 0) return;
     heap->trimmed_gone--;

@@ -27,14 +27,18 @@ HAK_INLINE void hak_sparse_add(hak_heap_t *heap, hak_slab_t *run) {
 }
 // With more than HAK_CROWD threads, an L2 run in front that gets empty waits as well, and is
 // given back if it is empty when others have followed it. None goes back in hak_sparse_add,
-// which is called while the ring is being looked through.
+// which is called while the ring is being looked through. If its class needs a run again soon,
+// that is a regret: then only runs that were used in full go, as others will be needed sooner.
 void hak_sparse_add_front(hak_heap_t *heap, hak_slab_t *run);
-// Whether something must be done about an L2 run whose free blocks are those in mask. A front
-// that was never used in full stays: it will be needed sooner, and less of it is resident.
+// From so many carved blocks on, something is done when the run gets empty in front.
+HAK_INLINE void hak_sparse_look_from(hak_slab_t *run, uint16_t carved) {
+  if (run->looked != carved) run->looked = carved; // others read the line
+}
+// Whether something must be done about an L2 run whose free blocks are those in mask.
 HAK_INLINE bool hak_sparse_is_due(const hak_slab_t *run, uint64_t mask) {
   return HAK_UNLIKELY(mask == hak_slab_all(run->capacity)) &&
          (hak_slab_place(run) != HAK_PLACE_ACTIVE ||
-          (run->carved == run->capacity && hak_load_relaxed(&hak_heap_threads) > HAK_CROWD));
+          (run->carved >= run->looked && hak_load_relaxed(&hak_heap_threads) > HAK_CROWD));
 }
 // A run becomes FULL or goes back: it waits no more, as others may soon have it (protocol R3).
 void hak_sparse_leave(hak_heap_t *heap, hak_slab_t *run);
@@ -44,9 +48,17 @@ void hak_sparse_forget(hak_heap_t *heap);
 HAK_INLINE bool hak_sparse_went_early(const hak_slab_t *run) {
   return run->early && run->absent != 0;
 }
-// Called when a slab with absent pages becomes the front, or any while heap->trimmed_gone counts
-// such runs that got empty: a regret if pages went early, or for a fresh run in the place of one.
+// Called when a slab becomes the front. needed: one with absent pages, or any while runs with
+// absent pages (heap->trimmed_gone) or fronts have gone: a regret if pages went early, for a fresh
+// run in the place of such a run, or for a class whose front has gone.
 void hak_sparse_needed(hak_heap_t *heap, hak_slab_t *slab);
+HAK_INLINE void hak_sparse_activated(hak_heap_t *heap, hak_slab_t *slab) {
+  if (HAK_UNLIKELY(slab->absent || heap->trimmed_gone || heap->fronts_gone))
+    hak_sparse_needed(heap, slab);
+  if (hak_slab_kind(slab) == HAK_KIND_L2)
+    hak_sparse_look_from(slab,
+                         hak_load_relaxed(&hak_heap_threads) > HAK_CROWD ? 0 : slab->capacity);
+}
 // If it is time, looks at some classes, with a few trims at most.
 void hak_sparse_tend(hak_heap_t *heap);
 // Called before a slab is taken from a fresh SuperSlab: tiny slabs that were used in full, have few

@@ -424,8 +424,35 @@ static void a_crowd_shares(void) {
 }
 ISOLATED(a_crowd_shares)
 
+// Runs of which few blocks were used go back as well, unless their classes need them again.
+static unsigned empty_fronts_after_use(void) {
+  static const size_t sizes[] = {4096, 8192, 12288, 16384, 24576, 32768, 49152};
+  unsigned empty = 0;
+  for (unsigned s = 0; s < COUNT(sizes); s++) hak_free(hak_malloc(sizes[s]));
+  for (unsigned s = 0; s < COUNT(sizes); s++) {
+    hak_slab_t *front = hak_heap_front(hak_tls_heap, hak_size_class(sizes[s]));
+    empty += front != &hak_slab_none && hak_slab_unused(front);
+  }
+  hak_heap_check(hak_tls_heap);
+  return empty;
+}
+static void little_used_fronts(void) {
+  if (hak_option(PURGE) < 2 || HAK_SECURE || hak_option(GUARD)) return;
+  hak_option(NURSERY) = hak_option(L2_BORROW) = 0;
+  hak_free(hak_malloc(1));
+  CHECK_EQUAL(empty_fronts_after_use(), 7);
+  hak_heap_reclaim_own(hak_tls_heap);
+  hak_heap_threads = HAK_SPARSE * HAK_CROWD;
+  CHECK_EQUAL(empty_fronts_after_use(), 1);
+  unsigned rounds = 0; // more than one if the thread did not run for a second
+  while (empty_fronts_after_use() != 7 && rounds < 20) rounds++;
+  CHECK(rounds < 20);
+}
+ISOLATED(little_used_fronts)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+    ISOLATED_TEST(little_used_fronts),
     ISOLATED_TEST(a_crowd_shares),
     ISOLATED_TEST(trimmed_runs_that_get_empty),
     ISOLATED_TEST(room_for_others),
