@@ -42,6 +42,15 @@ bool hak_os_fault_due(unsigned kind) {
   return hak_load_seq_cst(&fault_once) ? n == skip : n >= skip;
 }
 
+static _Atomic uint64_t clock_ms;
+
+void hak_os_clock_set(uint64_t ms) { hak_store_seq_cst(&clock_ms, ms); }
+
+uint64_t hak_kernel_clock(uint64_t ms) {
+  uint64_t set = hak_load_seq_cst(&clock_ms);
+  return set != 0 ? set : ms;
+}
+
 // ---------------------------------------------------------------------------
 // The calls.
 

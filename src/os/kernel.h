@@ -5,6 +5,7 @@
 //   of it. A call on part of such a page, which that kernel would refuse or extend, ends
 //   the process, because a refusal would go unnoticed.
 //   HAK_FAULT_HIGH (os.h): new mappings seem to lie where 5-level page tables begin.
+//   hak_os_clock_set (os.h): a clock that goes on when the test wants it.
 
 #ifndef HAK_OS_KERNEL_H
 #define HAK_OS_KERNEL_H
@@ -14,7 +15,8 @@
 #include "base/compiler.h"
 
 #if HAK_TESTING
-size_t hak_kernel_page(size_t size); // the simulated size, given the machine's
+size_t hak_kernel_page(size_t size);    // the simulated size, given the machine's
+uint64_t hak_kernel_clock(uint64_t ms); // the simulated time, likewise
 void *hak_kernel_mmap(void *at, size_t size, int protection, int flags);
 int hak_kernel_munmap(void *p, size_t size);
 int hak_kernel_mprotect(void *p, size_t size, int protection);
@@ -22,6 +24,7 @@ int hak_kernel_madvise(void *p, size_t size, int advice);
 void *hak_kernel_mremap(void *p, size_t old_size, size_t new_size, int flags, void *target);
 #else
 #define hak_kernel_page(size) (size)
+#define hak_kernel_clock(ms) (ms)
 #define hak_kernel_mmap(at, size, protection, flags) mmap(at, size, protection, flags, -1, 0)
 #define hak_kernel_munmap munmap
 #define hak_kernel_mprotect mprotect

@@ -119,6 +119,7 @@ enum {
 void hak_os_fault(unsigned kinds, uint64_t skip, bool once);
 uint64_t hak_os_fault_calls(void);    // calls of those kinds since hak_os_fault
 bool hak_os_fault_due(unsigned kind); // counts a call; true if it is to fail
+void hak_os_clock_set(uint64_t ms);   // what hak_os_clock_ms returns from now on; 0: the time
 #endif
 
 #endif

@@ -374,7 +374,7 @@ uint64_t hak_os_clock_ms(void) {
   KEEP_ERRNO;
   struct timespec t = {0, 0};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+  return hak_kernel_clock((uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000);
 }
 
 void hak_os_yield(void) {

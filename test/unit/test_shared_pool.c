@@ -17,6 +17,7 @@ static uint64_t committed(void) { return hak_mapped.superslab_bytes >> HAK_SUPER
 // HAKMEM_LRU_CAP alone decides how many are kept, however little is in use.
 static void begin(void) {
   hak_process_init();
+  unit_clock_step(0);
   hak_option(LRU_SHARE) = 0;
 }
 
@@ -293,21 +294,21 @@ static void idle_ones_go_in_parts(void) {
     unsigned looks = 0;
     while (evicted_by_tend() == 0) { // until the first was idle for a second
       CHECK(++looks < 1000);
-      hak_os_sleep_ms(10);
+      unit_clock_step(10);
     }
     if (round == 0) {
       // Three SuperSlabs are needed at times.
       for (unsigned i = 0; i < 6; i++) halves[i] = acquire(16);
       for (unsigned i = 0; i < 6; i++) hak_pool_release(halves[i], 16);
       for (unsigned i = 0; i < 20; i++) {
-        hak_os_sleep_ms(10);
+        unit_clock_step(10);
         evicted_by_tend();
       }
       CHECK_EQUAL(committed(), 4);
       hak_option(LRU_CAP) = SUPERSLABS;
       continue;
     }
-    hak_os_sleep_ms(1050);
+    unit_clock_step(1050);
     CHECK(evicted_by_tend() > PART && committed() == 4);
   }
 }
@@ -337,10 +338,10 @@ static void calm_halves_the_limit(void) {
   begin();
   hak_option(LRU_CAP) = 4;
   swing(30);
-  hak_os_sleep_ms(1050);
+  unit_clock_step(1050);
   unsigned first = hak_pool_keep_now();
   CHECK(first >= 15 && first > hak_pool_kept());
-  hak_os_sleep_ms(1050);
+  unit_clock_step(1050);
   CHECK_EQUAL(hak_pool_keep_now(), first / 2);
 }
 ISOLATED(calm_halves_the_limit)
@@ -361,14 +362,14 @@ static void idle_slabs_go(void) {
   hak_option(PURGE) = 2;
   CHECK(hak_pool_tend()); // the first call sweeps
   CHECK_EQUAL(hak_counter(slab_purge), 0);
-  hak_os_sleep_ms(1050);
+  unit_clock_step(1050);
   CHECK(hak_pool_tend());
   CHECK_EQUAL(hak_counter(slab_purge), 16);
   hak_pool_release(few[2] + IDLE_SLABS - 1, 1);
-  hak_os_sleep_ms(1050);
+  unit_clock_step(1050);
   CHECK(hak_pool_tend());
   CHECK_EQUAL(hak_counter(slab_purge), 16); // three have been idle for longer, the fourth has not
-  hak_os_sleep_ms(1050);
+  unit_clock_step(1050);
   CHECK(hak_pool_tend());
   CHECK_EQUAL(hak_counter(slab_purge), 16 + IDLE_SLABS);
 }
@@ -389,7 +390,7 @@ static void some_are_going(void) {
   hak_option(LRU_CAP) = KEPT;
   for (unsigned looks = 0; hak_counter(superslab_evict) == 0; looks++) {
     CHECK(looks < 1000);
-    hak_os_sleep_ms(10);
+    unit_clock_step(10);
     hak_pool_tend();
   }
 }
@@ -399,7 +400,7 @@ static void a_part_has_an_end(void) {
   enum { PART_MAX = 128 };
   some_are_going();
   CHECK(hak_counter(superslab_evict) <= PART_MAX);
-  hak_os_sleep_ms(900); // time for 360 of them; any later, a look that finds all anew is due
+  unit_clock_step(900); // time for 360 of them; any later, a look that finds all anew is due
   uint64_t before = hak_counter(superslab_evict);
   hak_pool_tend();
   CHECK(hak_counter(superslab_evict) - before > PART && hak_counter(superslab_evict) - before <= PART_MAX);
@@ -411,7 +412,7 @@ static void a_sweep_goes_on_meanwhile(void) {
   some_are_going();
   uint64_t begun = hak_os_clock_ms(), purged = hak_counter(slab_purge);
   while (committed() > KEPT + HELD) {
-    hak_os_sleep_ms(5);
+    unit_clock_step(5);
     hak_pool_tend();
     CHECK(hak_os_clock_ms() - begun < 60000);
   }
@@ -438,7 +439,7 @@ static void a_long_sweep(void) {
   while (due < 5 && hak_os_clock_ms() - begun < 60000) {
     due += hak_pool_tend();
     if (hak_counter(slab_purge) != purged) purged = hak_counter(slab_purge), last = due;
-    hak_os_sleep_ms(10);
+    unit_clock_step(10);
   }
   CHECK_EQUAL(due, 5);
   CHECK(last >= 3); // the sweep went on meanwhile
@@ -645,7 +646,7 @@ static void needed_parcels(void) {
   }
   hak_pool_release_all(&parcel);
   CHECK(free_mask(number[0]) == UINT32_MAX && free_mask(number[7]) == UINT32_MAX >> 4);
-  CHECK(hak_pool_counts.purged == 0 && hak_pool_counts.evict == 0);
+  CHECK(hak_counter(slab_purge) == 0 && hak_counter(superslab_evict) == 0);
   for (unsigned i = 0; i < COUNT(number); i++) CHECK_EQUAL(dirty(number[i]), UINT32_MAX);
 }
 ISOLATED(needed_parcels)
@@ -863,7 +864,7 @@ static void short_of_memory(void) {
   CHECK_EQUAL(committed(), 1);
   // SuperSlabs kept before go too. Mapped bytes do not count: many of them were never resident.
   hak_memory_limit = 1;
-  hak_os_sleep_ms(60);
+  unit_clock_step(60);
   hak_pool_tend();
   CHECK_EQUAL(committed(), 0);
   hak_memory_limit = UINT64_MAX;

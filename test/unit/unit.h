@@ -30,6 +30,7 @@
 #include <cmocka.h>
 
 #include "../resident.h"
+#include "os/os.h"
 
 // The tests exercise what serves all but the first blocks of a process, from the start.
 #ifndef UNIT_FIRST_BLOCKS
@@ -180,6 +181,9 @@ static inline uint64_t unit_thread_ns(void) {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+// Stops the allocator's clock, or moves it on: what depends on it is the same under any load.
+static inline void unit_clock_step(uint64_t ms) { hak_os_clock_set(hak_os_clock_ms() + ms); }
 
 // Number of mappings; always 0 under TSan and emulation, whose own mappings come and go.
 static inline size_t mapping_count(void) {
