@@ -360,8 +360,8 @@ static void *free_them(void *unused) {
 }
 static void what_comes_back(void) {
   hak_process_init();
+  unit_no_guards();
   hak_option(NURSERY) = 0;
-  hak_option(GUARD) = 0;
   unsigned c = hak_size_class(COMES_BACK), capacity = hak_classes[c].capacity;
   CHECK(capacity <= COUNT(come_back));
   give(hak_front_alloc(COMES_BACK, NULL));
@@ -386,8 +386,8 @@ ISOLATED(what_comes_back)
 enum { RETURNED = 512 };
 static void slow_paths_tick(void) {
   hak_process_init();
+  unit_no_guards();
   hak_option(NURSERY) = 0;
-  hak_option(GUARD) = 0;
   give(hak_front_alloc(RETURNED, NULL));
   hak_heap_t *heap = hak_tls_heap;
   heap->ticks = 10;

@@ -19,8 +19,8 @@ static unsigned count;
 
 static void begin(void) {
   hak_process_init();
+  unit_no_guards();
   hak_option(NURSERY) = 0;
-  hak_option(GUARD) = 0;
   hak_option(PREFAULT) = 0;
 }
 
@@ -191,6 +191,22 @@ static void begun_runs_do_not_count(void) {
 }
 ISOLATED(begun_runs_do_not_count)
 
+// The run that was used up last may be gone, and its SuperSlab too.
+static void used_up_is_gone(void) {
+  begin();
+  CHECK(hak_malloc(16) != NULL);
+  hak_heap_t *heap = hak_tls_heap;
+  unsigned c = hak_size_class(20000);
+  heap->warm[c].growth = 100; // it grows
+  char *const nowhere[] = {NULL, (char *)&heap};
+  for (unsigned i = 0; i < COUNT(nowhere); i++) {
+    heap->used_up = nowhere[i];
+    CHECK(!hak_growth_fills(heap, c));
+  }
+  heap->warm[c].growth = 0, heap->used_up = NULL;
+}
+ISOLATED(used_up_is_gone)
+
 static void switched_off(void) {
   begin();
   hak_option(THP) = HAK_THP_NEVER;
@@ -233,7 +249,7 @@ int main(void) {
       ISOLATED_TEST(dense_a_little_later),
       ISOLATED_TEST(proof_is_forgotten), ISOLATED_TEST(switched_off), ISOLATED_TEST(prefault_early),
       ISOLATED_TEST(prefault_late),      ISOLATED_TEST(prefault_never), ISOLATED_TEST(doubts_last),
-      ISOLATED_TEST(begun_runs_do_not_count),
+      ISOLATED_TEST(begun_runs_do_not_count), ISOLATED_TEST(used_up_is_gone),
   };
   return RUN(tests);
 }

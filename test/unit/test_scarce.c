@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <sys/syscall.h>
 
+#include "api/api.h"
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
@@ -16,8 +17,8 @@
 
 static void begin(void) {
   hak_process_init();
+  unit_no_guards();
   hak_option(NURSERY) = 0;
-  hak_option(GUARD) = 0;
 }
 // From now on there is the SuperSlab that this block is in.
 static void *first;
@@ -105,7 +106,8 @@ static void free_replaced(unsigned n, unsigned step, size_t by) {
   for (unsigned i = 0; i < n; i += step) {
     if (!blocks[i]) continue;
     CHECK(filled(blocks[i], by, i) && hak_malloc_usable_size(blocks[i]) >= by);
-    hak_free_sized(blocks[i], by);
+    if (i / step % 2) hak_free_sized(blocks[i], by);
+    else hak_api_delete_sized(blocks[i], 1, by);
     blocks[i] = NULL;
   }
 }
@@ -147,6 +149,7 @@ ISOLATED(blocks_of_larger_classes)
 static void slabs_of_their_own(void) {
   enum { SIZE = 50000, LONG = 55000, SLAB = 60000, SHORT = 6000, STEP = 2 };
   begin();
+  hak_option(PURGE) = 0; // free slabs are not zero
   no_more_memory();
   unsigned n = use_up(SLAB), gone = (n + STEP - 1) / STEP;
   CHECK(n >= 30);
@@ -211,6 +214,65 @@ static void classes_of_an_ended_thread(void) {
   release(n, LEFT);
 }
 ISOLATED(classes_of_an_ended_thread)
+
+// Of other threads' slabs, those of running threads stay theirs. Those that ended threads have left
+// are found behind the heaps of other ended threads, which have none of the class.
+enum { OTHERS = 3, OTHERS_BLOCKS = 1000, OTHERS_EACH = 2 };
+static const size_t others_size[OTHERS] = {1024 - HAK_TAIL, 960 - HAK_TAIL, 896 - HAK_TAIL};
+static void *others[OTHERS][OTHERS_BLOCKS];
+static _Atomic unsigned others_have, others_may_free;
+static _Atomic bool others_may_end[OTHERS];
+static void *free_some_and_wait(void *number) {
+  unsigned k = (unsigned)(uintptr_t)number;
+  for (unsigned i = 0; i < OTHERS_BLOCKS; i++) CHECK((others[k][i] = hak_malloc(others_size[k])) != NULL);
+  others_have++;
+  while (others_may_free <= k) usleep(100);
+  for (unsigned i = 0; i < OTHERS_BLOCKS; i += OTHERS_EACH) hak_free(others[k][i]);
+  others_have--;
+  while (!others_may_end[k]) usleep(100);
+  return number;
+}
+static unsigned get_first_class(void) {
+  unsigned n = 0;
+  while (n < LEFT_MOST && (left[0][n] = hak_malloc(others_size[0])) != NULL) n++;
+  return n;
+}
+static void slabs_of_others(bool ended) {
+  enum { SLAB = 60000 };
+  pthread_t other[OTHERS];
+  begin();
+  hak_option(FULL_MARK) = ended ? 8 : 1; // 1: free blocks do not make a slab PARTIAL
+  for (uintptr_t k = 0; k < OTHERS; k++) other[k] = unit_start(free_some_and_wait, (void *)k);
+  while (others_have < OTHERS) usleep(100);
+  no_more_memory();
+  void *mine = hak_malloc(others_size[0]);
+  unsigned n = use_up(SLAB), of_mine = get_first_class();
+  for (unsigned k = 0; k < OTHERS; k++) { // the first one is the last to be looked at
+    others_may_free = k + 1;
+    while (others_have > OTHERS - 1 - k) usleep(100);
+    others_may_end[k] = ended;
+    if (ended) unit_join(other[k]);
+  }
+  hak_heap_t *heap = hak_slab_owner(hak_slab_lookup(others[0][1]));
+  for (unsigned i = 0; i < of_mine; i++) hak_free(left[0][i]);
+  unsigned got = get_first_class() - of_mine;
+  if (ended) CHECK(got >= OTHERS_BLOCKS / OTHERS_EACH / 2);
+  else CHECK(got == 0 && heap == hak_slab_owner(hak_slab_lookup(others[0][1])) && heap != hak_tls_heap);
+  hak_heap_check(hak_tls_heap);
+  for (unsigned i = 0; i < of_mine + got; i++) hak_free(left[0][i]);
+  for (unsigned k = 0; k < OTHERS; k++) {
+    for (unsigned i = 0; i < OTHERS_BLOCKS; i++)
+      if (i % OTHERS_EACH != 0) hak_free(others[k][i]);
+    others_may_end[k] = true;
+    if (!ended) unit_join(other[k]);
+  }
+  hak_free(mine);
+  release(n, SLAB);
+}
+static void slabs_of_the_ended(void) { slabs_of_others(true); }
+ISOLATED(slabs_of_the_ended)
+static void slabs_of_the_running(void) { slabs_of_others(false); }
+ISOLATED(slabs_of_the_running)
 
 // A block that would lie in a SuperSlab gets a mapping, where there is no memory for a SuperSlab.
 static void *mapped(void *(*alloc)(size_t), size_t size) {
@@ -471,6 +533,8 @@ int main(void) {
     ISOLATED_TEST(blocks_of_larger_classes),
     ISOLATED_TEST(slabs_of_their_own),
     ISOLATED_TEST(classes_of_an_ended_thread),
+    ISOLATED_TEST(slabs_of_the_ended),
+    ISOLATED_TEST(slabs_of_the_running),
     ISOLATED_TEST(mappings_of_their_own),
     ISOLATED_TEST(growth_into_what_is_kept),
     ISOLATED_TEST(asks_now_and_then),

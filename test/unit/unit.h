@@ -30,7 +30,9 @@
 #include <cmocka.h>
 
 #include "../resident.h"
+#include "core/options.h"
 #include "os/os.h"
+#include "thread/guard.h"
 
 // The tests exercise what serves all but the first blocks of a process, from the start.
 #ifndef UNIT_FIRST_BLOCKS
@@ -184,6 +186,12 @@ static inline uint64_t unit_thread_ns(void) {
 
 // Stops the allocator's clock, or moves it on: what depends on it is the same under any load.
 static inline void unit_clock_step(uint64_t ms) { hak_os_clock_set(hak_os_clock_ms() + ms); }
+
+// No block is put beside a guard page, whatever the environment says. Before the first block.
+static inline void unit_no_guards(void) {
+  hak_option(GUARD) = 0;
+  hak_store_relaxed(&hak_guard_base, (uintptr_t)0); // set by the library's constructor
+}
 
 // Number of mappings; always 0 under TSan and emulation, whose own mappings come and go.
 static inline size_t mapping_count(void) {
