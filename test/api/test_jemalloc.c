@@ -184,6 +184,42 @@ static void no_resizing_of_a_misaligned_block(void **state) {
   }
 }
 
+static void nothing_and_no_block(void **state) {
+  (void)state;
+  assert_int_equal(nallocx(0, 0), 1);
+  void *p = mallocx(0, 0), *q = mallocx(0, LG_ALIGN(6) | ZERO);
+  assert_true(p != NULL && q != NULL && p != q);
+  assert_non_null(p = rallocx(p, 0, 0));
+  sdallocx(p, 0, 0);
+  sdallocx(q, 0, LG_ALIGN(6));
+  assert_int_equal(xallocx(NULL, 100, 0, 0), 0);
+  assert_int_equal(sallocx(NULL, 0), 0);
+  dallocx(NULL, 0);
+  sdallocx(NULL, 100, 0);
+}
+
+// One that has an address, but for which there is no memory.
+static void no_memory_sets_errno(void **state) {
+  (void)state;
+  static const size_t sizes[] = {((size_t)1 << 47) - 65536, ((size_t)1 << 48) - 65536, SIZE_MAX};
+  void *p = mallocx(100, 0);
+  fill(p, 100, 1);
+  for (size_t i = 0; i < COUNT(sizes); i++) {
+    for (unsigned lg = 0; lg <= 12; lg += 12) {
+      errno = 0;
+      void *q = mallocx(hide_size(sizes[i]), LG_ALIGN(lg));
+      assert_true(q != NULL || errno == ENOMEM);
+      dallocx(q, 0);
+      errno = 0;
+      q = rallocx(p, hide_size(sizes[i]), LG_ALIGN(lg));
+      assert_true(q != NULL || errno == ENOMEM);
+      if (q != NULL) p = q;
+      assert_true(filled(p, 100, 1));
+    }
+  }
+  dallocx(p, 0);
+}
+
 int main(void) {
   if (!mallocx) {
     fprintf(stderr, "needs the library\n");
@@ -196,6 +232,8 @@ int main(void) {
       cmocka_unit_test(reallocation),
       cmocka_unit_test(resizing_in_place),
       cmocka_unit_test(no_resizing_of_a_misaligned_block),
+      cmocka_unit_test(nothing_and_no_block),
+      cmocka_unit_test(no_memory_sets_errno),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

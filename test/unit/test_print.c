@@ -4,6 +4,7 @@
 
 #include "core/options.h"
 #include "core/print.h"
+#include "os/os.h"
 
 static int pipe_ends[2];
 static char got[8192];
@@ -132,6 +133,93 @@ static void no_reader(void **state) {
   assert_string_equal(read_pipe(), "");
 }
 
+// After that a write waits again once one has got through.
+static void waits_again(void **state) {
+  PRINTS("room", "room");
+  slow_reader(state);
+}
+
+// A text longer than the pipe, to a reader that takes a little at a time, with signals all the
+// while. What counts is the time without progress, not that of the whole.
+enum { LONG_TEXT = 1 << 18, SIGNALS = 20 };
+static char long_text[LONG_TEXT], long_got[LONG_TEXT + 1];
+static pthread_t long_writer;
+static void ignore(int unused) { (void)unused; }
+static void *read_slowly(void *unused) {
+  for (size_t n = 0, part = 0; n < LONG_TEXT;) {
+    if (n >= part * (LONG_TEXT / SIGNALS)) {
+      part++;
+      unit_clock_step(900); // less than half of what a write waits
+      nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+      pthread_kill(long_writer, SIGUSR1);
+      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    ssize_t r = read(pipe_ends[0], long_got + n, 4096);
+    if (r <= 0) break;
+    n += (size_t)r;
+  }
+  return unused;
+}
+static void long_text_and_signals(void **state) {
+  (void)state;
+  struct sigaction action = {.sa_handler = ignore}, before; // no SA_RESTART
+  assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+  for (size_t i = 0; i < LONG_TEXT; i++) long_text[i] = (char)('a' + i / 7 % 26);
+  for (int flags = 0; flags <= O_NONBLOCK; flags += O_NONBLOCK) {
+    open_pipe();
+    fcntl(pipe_ends[1], F_SETFL, flags);
+    long_writer = pthread_self();
+    memset(long_got, 0, sizeof long_got);
+    unit_clock_step(0);
+    pthread_t reader;
+    assert_int_equal(pthread_create(&reader, NULL, read_slowly, NULL), 0);
+    bool written = hak_os_write(pipe_ends[1], long_text, LONG_TEXT);
+    close(pipe_ends[1]);
+    pthread_join(reader, NULL);
+    close(pipe_ends[0]);
+    hak_os_clock_set(0);
+    assert_true(written);
+    assert_memory_equal(long_got, long_text, LONG_TEXT);
+  }
+  sigaction(SIGUSR1, &before, NULL);
+}
+
+static void fails_quietly(int fd, int number) {
+  sigset_t set, now;
+  CHECK(!hak_os_write(fd, "text", 4)); // the default action would end the process
+  CHECK(sigprocmask(SIG_BLOCK, NULL, &now) == 0 && !sigismember(&now, number));
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+  CHECK(!hak_os_write(fd, "text", 4));
+  CHECK(sigpending(&now) == 0 && !sigismember(&now, number));
+  raise(number);
+  CHECK(!hak_os_write(fd, "text", 4));
+  CHECK(sigpending(&now) == 0 && sigismember(&now, number));
+}
+static void broken_pipe(void) {
+  signal(SIGPIPE, SIG_DFL);
+  CHECK(pipe(pipe_ends) == 0);
+  close(pipe_ends[0]);
+  fails_quietly(pipe_ends[1], SIGPIPE);
+}
+static void full_file(void) {
+  char name[] = "/tmp/hakmem-print-XXXXXX";
+  int fd = mkstemp(name);
+  CHECK(fd >= 0 && unlink(name) == 0);
+  struct rlimit none = {0, 0};
+  CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
+  fails_quietly(fd, SIGXFSZ);
+}
+
+// A write that would raise a signal fails, and no signal comes, except one that was pending before.
+// The thread's mask is as before.
+static void no_signals(void **state) {
+  (void)state;
+  unit_in_child(broken_pipe);
+  unit_in_child(full_file);
+}
+
 static void errno_is_kept(void **state) {
   (void)state;
   hak_print_t out = {.fd = -1};
@@ -149,6 +237,9 @@ int main(void) {
     cmocka_unit_test(messages),
     cmocka_unit_test(slow_reader),
     cmocka_unit_test(no_reader),
+    cmocka_unit_test(waits_again),
+    cmocka_unit_test(long_text_and_signals),
+    cmocka_unit_test(no_signals),
     cmocka_unit_test(errno_is_kept),
   };
   return RUN(tests);
