@@ -215,8 +215,10 @@ void *hak_huge_alloc(size_t size, size_t alignment, bool zero) {
   bool reused = p != NULL;
   if (!p) {
     p = map(total, &mapped, alignment, plain, &has_advice);
-    if (!p && alignment == HAK_SUPERSLAB_SIZE)
+    if (!p && alignment == HAK_SUPERSLAB_SIZE) {
+      has_advice = false;
       p = again(total, &mapped, plain, zero, reused = true);
+    }
     if (!p) return NULL;
     if (zero && !reused && !HAK_SECURE) hak_fill_sample(&zeros, p, total);
   }

@@ -164,6 +164,24 @@ static void resizing_in_place(void **state) {
   sdallocx(p, 66000, 0);
 }
 
+// A block that rallocx has moved is free, so its place serves again.
+static void what_moved_is_free(void **state) {
+  (void)state;
+  enum { N = 3000, SEEN = 1024, PAGE = LG_ALIGN(12) };
+  static void *seen[SEEN];
+  unsigned again = 0;
+  for (unsigned i = 0; i < N; i++) {
+    void *p = mallocx(40000, PAGE), *q = rallocx(p, 300000, PAGE);
+    assert_non_null(q);
+    bool found = false;
+    for (unsigned k = 0; k < SEEN; k++) found |= seen[k] == p;
+    again += found;
+    seen[i % SEEN] = p;
+    dallocx(q, PAGE);
+  }
+  assert_true(again >= N / 10);
+}
+
 // rallocx would have to move such a block.
 static void no_resizing_of_a_misaligned_block(void **state) {
   (void)state;
@@ -228,6 +246,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(no_more_than_any_block_has), // must be the first
       cmocka_unit_test(every_size_and_alignment),
+      cmocka_unit_test(what_moved_is_free),
       cmocka_unit_test(sizes_that_nothing_can_have),
       cmocka_unit_test(reallocation),
       cmocka_unit_test(resizing_in_place),
