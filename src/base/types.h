@@ -152,7 +152,8 @@ _Static_assert(sizeof(hak_slab_t) == 1 << HAK_SLAB_DESCRIPTOR_SHIFT, "two cache 
 #define HAK_SUPERSLAB_USED_WELL ((uint64_t)1 << 32)
 #define HAK_SUPERSLAB_DRAINING ((uint64_t)1 << 33)
 
-enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE }; // BEFORE: until it was purged or trimmed
+// BEFORE: advised until it was purged or trimmed. SPLIT: the kernel was asked to split it, too.
+enum { HAK_HUGE_NO, HAK_HUGE_ADVISED, HAK_HUGE_BEFORE, HAK_HUGE_SPLIT };
 
 enum { HAK_FORGOTTEN = 1, HAK_FORGOTTEN_PLACE }; // descriptors; for good: the place in the range
 

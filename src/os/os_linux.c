@@ -25,6 +25,9 @@
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#ifndef MADV_COLD
+#define MADV_COLD 20
+#endif
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
@@ -148,6 +151,11 @@ void hak_os_populate(void *p, size_t size) {
 void hak_os_huge_pages(void *p, size_t size, bool on) {
   KEEP_ERRNO;
   hak_kernel_madvise(p, size, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+void hak_os_split_huge_page(void *p, size_t size) {
+  KEEP_ERRNO;
+  hak_kernel_madvise(p, size, MADV_COLD); // Linux 5.4: a part can only be cold by itself
 }
 
 void hak_os_dump(void *p, size_t size, bool on) {

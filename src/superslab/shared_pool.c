@@ -35,7 +35,7 @@ static _Atomic uint64_t evicted_at, regretted_at; // ms
 // CALM_MS. A slab that is free and was free at the sweep before has been idle for as long.
 #define TEND_MS 50
 #define TEND_LOOKS 1024 // SuperSlabs looked at in a part
-#define TEND_PURGES 8   // at most so many of them purged in it
+#define TEND_PURGES 8   // at most so many of them purged, or split, in it
 #define REFUSALS 64     // of the kernel, before a trim ends
 #define IDLE_SLABS 4    // in a HOT SuperSlab: fewer, or smaller holes, are not worth a huge page
 static _Atomic uint64_t tended_at, looked_at, second_at; // ms; tended_at also times PART_MS
@@ -317,14 +317,6 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
   return now;
 }
 
-// The SuperSlab, a slab of which is held, does without huge pages from now on. Otherwise the
-// kernel (khugepaged) fills the holes that pages given back leave, and all of it stays resident.
-static void split(hak_superslab_t *superslab) {
-  hak_fetch_or_relaxed(&superslab->dirty, HAK_ALL_FREE);
-  hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
-  hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
-}
-
 // Gives the pages of a SuperSlab's free slabs in `which` back to the system. Claims those that
 // were used, as if they were needed, so that no other thread has them meanwhile. Returns the
 // claimed bits, 0 if there was nothing to do; the caller gives them back by release, which
@@ -341,7 +333,7 @@ static uint32_t purge(uint32_t number, uint32_t which, bool early) {
     if (!bits || (uint32_t)word == HAK_ALL_FREE) return 0;
     // Acquire: pairs with the release above: the last owners are done with the slabs.
   } while (!hak_cas_seq_cst(&superslab->free_mask, &word, word & ~(uint64_t)bits));
-  if (huge) split(superslab);
+  if (huge) hak_superslab_no_huge_page(superslab);
   unsigned purged = 0;
   for (uint64_t rest = bits, run; rest != 0; rest &= ~run) {
     unsigned first, n;
@@ -417,7 +409,7 @@ void hak_pool_trimmed(const hak_slab_t *slab, uint32_t pages) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   if (hak_load_relaxed(&superslab->huge) != HAK_HUGE_ADVISED) return;
   uint32_t holes = hak_fetch_add_relaxed(&superslab->holes, pages) + pages; // relaxed: it steers
-  if (holes * hak_os_page_size >= IDLE_SLABS * HAK_SLAB_SIZE) split(superslab);
+  if (holes * hak_os_page_size >= IDLE_SLABS * HAK_SLAB_SIZE) hak_superslab_no_huge_page(superslab);
   wait_for_purge(number);
 }
 
@@ -491,8 +483,10 @@ void hak_pool_release_all(hak_parcel_t *parcel) {
 
 unsigned hak_pool_purge(void) {
   unsigned count = 0;
-  for (uint32_t number = 1, superslabs = hak_superslab_count(); number < superslabs; number++)
+  for (uint32_t number = 1, superslabs = hak_superslab_count(); number < superslabs; number++) {
     count += hak_count_bits(purge_and_release(number, HAK_ALL_FREE, false));
+    hak_superslab_split(number);
+  }
   return count;
 }
 
@@ -541,7 +535,7 @@ static uint32_t sweep(uint32_t number) {
   unsigned purges = 0;
   for (unsigned looks = 0; looks < TEND_LOOKS && purges < TEND_PURGES; looks++, number++) {
     if (number >= end) return 0;
-    purges += purge_idle(number);
+    purges += purge_idle(number) || hak_superslab_split(number);
   }
   return number;
 }

@@ -215,6 +215,27 @@ static void advise(hak_superslab_t *superslab, bool fills, bool is_without) {
   if (on || !is_without) hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, on);
 }
 
+void hak_superslab_no_huge_page(hak_superslab_t *superslab) {
+  hak_fetch_or_relaxed(&superslab->dirty, HAK_ALL_FREE);
+  hak_store_relaxed(&superslab->huge, HAK_HUGE_BEFORE);
+  hak_os_huge_pages((void *)superslab->base, HAK_SUPERSLAB_SIZE, false);
+}
+
+bool hak_superslab_split(uint32_t number) {
+  hak_superslab_t *superslab = &hak_registry.superslabs[number];
+  uint32_t used = ~(uint32_t)hak_load_relaxed(&superslab->free_mask), before = HAK_HUGE_BEFORE;
+  // Relaxed: who succeeds does it.
+  if (used == 0 || !in_range(number) || hak_index_has(HAK_INDEX_COLD, number) ||
+      hak_load_relaxed(&superslab->huge) != HAK_HUGE_BEFORE ||
+      !hak_cas_relaxed(&superslab->huge, &before, HAK_HUGE_SPLIT))
+    return false;
+  uintptr_t base =
+      hak_registry.base + number * HAK_SUPERSLAB_SIZE; // its own word is not to be read
+  hak_os_split_huge_page((char *)base + ((size_t)hak_low_bit(used) << HAK_SLAB_SHIFT),
+                         HAK_SLAB_SIZE);
+  return true;
+}
+
 static bool commit(uint32_t number, bool fills) {
   hak_superslab_t *superslab = &hak_registry.superslabs[number];
   void *p;

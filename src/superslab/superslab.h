@@ -84,6 +84,14 @@ uint32_t hak_superslab_acquire(bool fills);
 // still holds it.
 bool hak_superslab_decommit(uint32_t number);
 
+// The SuperSlab, a slab of which the caller holds, does without huge pages from now on. Otherwise the
+// kernel (khugepaged) fills the holes that pages given back leave, and all of it stays resident.
+void hak_superslab_no_huge_page(hak_superslab_t *superslab);
+// Has the huge page split that such a SuperSlab of the range was. Only then the holes are free memory,
+// but it takes longer than to give all of it back, so it is done where it has stayed. It may get empty
+// meanwhile, or even be mapped anew: then it is split in vain. False: there was nothing to split.
+bool hak_superslab_split(uint32_t number);
+
 // Puts a number at the end of a queue unless it is in it already. Returns the number that this
 // pushes out, 0: none. All relaxed: at worst one is in a queue twice, or is lost to it.
 uint32_t hak_superslab_wait(unsigned queue, uint32_t number);

@@ -848,6 +848,30 @@ static void trimmed_is_no_huge_page(void) {
 }
 ISOLATED(trimmed_is_no_huge_page)
 
+// A SuperSlab that was a huge page and has stayed is split: when a second is over, or by a trim. The
+// kernel would keep what was given back otherwise. Not outside the range, where it may be gone.
+static void what_stays_is_split(void) {
+  begin();
+  hak_option(PURGE) = 2;
+  const uint32_t after = hak_registry.base ? HAK_HUGE_SPLIT : HAK_HUGE_BEFORE;
+  uint32_t numbers[4];
+  for (unsigned i = 0; i < COUNT(numbers); i++) {
+    numbers[i] = full_one();
+    hak_registry.superslabs[numbers[i]].huge = i == 3 ? HAK_HUGE_ADVISED : HAK_HUGE_BEFORE;
+  }
+  release(numbers[2], 0, 32);
+  CHECK_EQUAL(hak_pool_purge(), 0);
+  for (unsigned i = 0; i < 2; i++) CHECK_EQUAL(hak_registry.superslabs[numbers[i]].huge, after);
+  CHECK(hak_registry.superslabs[numbers[2]].huge != HAK_HUGE_SPLIT);
+  CHECK_EQUAL(hak_registry.superslabs[numbers[3]].huge, HAK_HUGE_ADVISED);
+  hak_registry.superslabs[numbers[0]].huge = HAK_HUGE_BEFORE;
+  hak_pool_tend(); // the first call sweeps
+  unit_clock_step(1050);
+  CHECK(hak_pool_tend());
+  CHECK_EQUAL(hak_registry.superslabs[numbers[0]].huge, after);
+}
+ISOLATED(what_stays_is_split)
+
 // Near the memory limit of the process no empty SuperSlab is kept.
 static void short_of_memory(void) {
   begin();
@@ -1084,6 +1108,7 @@ int main(void) {
     ISOLATED_TEST(unused_huge_pages_go),
     ISOLATED_TEST(trimmed_is_no_huge_page),
     ISOLATED_TEST(unused_beside_trimmed_go),
+    ISOLATED_TEST(what_stays_is_split),
     ISOLATED_TEST(short_of_memory),
     ISOLATED_TEST(without_tiers_the_first),
     ISOLATED_TEST(full_ones_are_not_searched),
