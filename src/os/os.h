@@ -38,8 +38,8 @@ bool hak_os_discard(void *p, size_t size);
 // back it with huge pages. Only advice: if refused or unknown, nothing changes.
 void hak_os_populate(void *p, size_t size);
 void hak_os_huge_pages(void *p, size_t size, bool on);
-// Splits a huge page, given a part of it that is resident. Otherwise what was given back of it is no
-// more resident, but not free before the system is short of memory. Takes some 400 us.
+// Splits a huge page of which parts were given back. Otherwise these are no more resident, but not
+// free before the system is short of memory. Takes some 400 us.
 void hak_os_split_huge_page(void *p, size_t size);
 
 // Whether core dumps include [p, p+size). Those of the kernel leave out untouched memory; those of

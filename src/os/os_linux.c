@@ -155,7 +155,7 @@ void hak_os_huge_pages(void *p, size_t size, bool on) {
 
 void hak_os_split_huge_page(void *p, size_t size) {
   KEEP_ERRNO;
-  hak_kernel_madvise(p, size, MADV_COLD); // Linux 5.4: a part can only be cold by itself
+  hak_kernel_madvise(p, size, MADV_COLD); // Linux 5.4: it can only do so page by page
 }
 
 void hak_os_dump(void *p, size_t size, bool on) {

@@ -229,10 +229,9 @@ bool hak_superslab_split(uint32_t number) {
       hak_load_relaxed(&superslab->huge) != HAK_HUGE_BEFORE ||
       !hak_cas_relaxed(&superslab->huge, &before, HAK_HUGE_SPLIT))
     return false;
-  uintptr_t base =
-      hak_registry.base + number * HAK_SUPERSLAB_SIZE; // its own word is not to be read
-  hak_os_split_huge_page((char *)base + ((size_t)hak_low_bit(used) << HAK_SLAB_SHIFT),
-                         HAK_SLAB_SIZE);
+  // Its own word is not to be read. Which of its pages are resident is not known.
+  uintptr_t base = hak_registry.base + number * HAK_SUPERSLAB_SIZE;
+  hak_os_split_huge_page((void *)base, HAK_SUPERSLAB_SIZE);
   return true;
 }
 
