@@ -9,7 +9,7 @@
 // --json the last of these alone. With GROUP 1 no slab becomes entirely free; with large groups
 // most do.
 
-#include "common.h"
+#include "cases/cases.h"
 
 enum { LARGEST = 2048 };
 
@@ -53,18 +53,10 @@ static void drop(group_t *group) {
   group->bytes = 0;
 }
 
-static double resident_kib(void) {
-  unsigned long long total, resident = 0;
-  FILE *f = fopen("/proc/self/statm", "r");
-  if (!f || fscanf(f, "%llu %llu", &total, &resident) != 2) bench_die("/proc/self/statm");
-  fclose(f);
-  return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
-}
-
 static void report(const bench_t *bench, const char *step) {
   if (!bench->json)
     printf("%-12s live %8.1f MiB  resident %8.1f MiB\n", step, (double)live / 1048576,
-           resident_kib() / 1024);
+           (double)case_rss_kib() / 1024);
 }
 
 int main(int argc, char **argv) {
@@ -112,7 +104,7 @@ int main(int argc, char **argv) {
   if (bench.json) {
     bench_run_t run = {.ops = calls, .ns = bench_cpu_ns() - start};
     bench_value_t end[] = {
-        {"live_kib", (double)live / 1024}, {"end_rss_kib", resident_kib()}, {NULL, 0}};
+        {"live_kib", (double)live / 1024}, {"end_rss_kib", (double)case_rss_kib()}, {NULL, 0}};
     bench_report_extra(&bench, run, (bench_run_t){0}, bench_peak_rss_kib(), end);
   }
   return 0;
