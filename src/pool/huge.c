@@ -107,21 +107,22 @@ static bool fits(size_t have, size_t total, size_t times) {
   return have - total <= total / WASTE_PART || may_be_longer(have, total, times, all);
 }
 
-// Keeps the excess of a kept mapping on its own if another can begin in it. Returns what is left.
-static size_t split(char *p, size_t have, size_t total) {
+// Keeps the excess of a kept mapping on its own if another can begin in it: as nobody needs it, it
+// gets no younger. Returns what is left.
+static size_t split(char *p, size_t have, size_t total, uint64_t since) {
   size_t front = hak_align_up(total, HAK_SUPERSLAB_SIZE);
   bool worth = have >= front + HAK_SUPERSLAB_SIZE / 2;
   if (!worth || !hak_pagemap_prepare(p + front)) return have;
-  hak_huge_cache_put(p + front, have - front);
+  hak_huge_cache_put(p + front, have - front, since);
   return front;
 }
 
 // Makes a kept mapping *total bytes long, or leaves it longer.
-static void *fit(void *p, size_t have, size_t *total) {
+static void *fit(void *p, size_t have, size_t *total, uint64_t since) {
   bool few = hak_load_relaxed(&count) < FEW, movable;
   bool close = fits(have, *total, few ? LONGER_FEW : 1);
   if (!close) {
-    have = split(p, have, *total);
+    have = split(p, have, *total, since);
     close = fits(have, *total, LONGER_MOST);
   }
   if (!close && hak_os_resize(p, have, *total, &movable)) return p;
@@ -175,9 +176,10 @@ static void *map(size_t total, size_t *mapped, size_t alignment, bool plain, boo
 
 // *old: length of the kept mapping, the bytes that may be nonzero. is_short: no other can be had.
 HAK_INLINE void *reuse(size_t *mapped, bool plain, size_t *old, bool is_short) {
-  void *p = hak_huge_cache_take(*mapped, old);
+  uint64_t since = 0;
+  void *p = hak_huge_cache_take(*mapped, old, &since);
   if (!p && is_short) p = hak_huge_cache_take_refused(*mapped, old);
-  if (p) p = fit(p, *old, mapped);
+  if (p) p = fit(p, *old, mapped, since);
   // The mapping may have been advised when it belonged to another block.
   if (p && !plain && hak_load_relaxed(&advised)) hak_os_huge_pages(p, *mapped, false);
   return p;
@@ -242,7 +244,7 @@ bool hak_huge_free(void *p) {
   hak_fill_freed(&fill, p);
   hak_fill_freed(&zeros, p);
   bool touches = entry & HAK_PAGEMAP_TOUCHES;
-  hak_huge_cache_put(p, HAK_SECURE ? total + (touches ? 0 : GUARD) : mapping_of(total, touches));
+  hak_huge_cache_put(p, HAK_SECURE ? total + (touches ? 0 : GUARD) : mapping_of(total, touches), 0);
   return true;
 }
 

@@ -294,15 +294,16 @@ static void *join(char *p, size_t *size, uint64_t most) {
   return p;
 }
 
-void hak_huge_cache_put(void *p, size_t size) {
+void hak_huge_cache_put(void *p, size_t size, uint64_t since) {
   bool kept = false, evicted = false, unused = false;
   uint64_t bound = bound_with(size, &unused), now = hak_os_clock_ms();
+  if (!since) since = now;
   if (bound) {
     p = join(p, &size, bound);
     hak_fetch_add_relaxed(&held, size);
     hak_mapped_add(&hak_mapped.cached_bytes, (int64_t)size);
     evicted = evict_above(bound) != 0;
-    while (hak_load_relaxed(&held) <= bound && !(kept = place(word_of(p, size), now)) &&
+    while (hak_load_relaxed(&held) <= bound && !(kept = place(word_of(p, size), since)) &&
            evict_oldest(ALL_OF_IT))
       evicted = true;
     if (!kept) left(size);
@@ -338,7 +339,7 @@ static bool better(size_t b, size_t a, size_t size) {
   return (can_be_split || b <= size * DIFFER_MOST) && (a < size || b < a);
 }
 
-void *hak_huge_cache_take(size_t size, size_t *have) {
+void *hak_huge_cache_take(size_t size, size_t *have, uint64_t *since) {
   for (;;) {
     uint64_t word = 0;
     unsigned best = 0;
@@ -352,6 +353,7 @@ void *hak_huge_cache_take(size_t size, size_t *have) {
       missed(size, size);
       return NULL;
     }
+    *since = hak_load_relaxed(&put_at[best]);
     if (!take(best, word)) continue;
     if (hak_load_relaxed(&held) > bound_now() / 2) hak_store_relaxed(&needed_at, hak_os_clock_ms());
     *have = length_of(word);

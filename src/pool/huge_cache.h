@@ -13,11 +13,13 @@
 #include "base/types.h"
 
 // Keeps a mapping that is 2 MiB-aligned and belongs to the caller alone, joined with kept mappings
-// next to it, or unmaps it.
-void hak_huge_cache_put(void *p, size_t size);
+// next to it, or unmaps it. since: when it was last used in full (ms), if it is a part of one that
+// was taken; 0: now.
+void hak_huge_cache_put(void *p, size_t size, uint64_t since);
 // Takes a kept mapping for the caller, *have bytes long, contents not zero: the shortest of at
-// least size bytes, else the longest that is worth growing. NULL: there is none.
-void *hak_huge_cache_take(size_t size, size_t *have);
+// least size bytes, else the longest that is worth growing. *since: when it was put. NULL: there is
+// none.
+void *hak_huge_cache_take(size_t size, size_t *have, uint64_t *since);
 
 // Unmaps a writable mapping that belongs to the caller alone. The kernel refuses when it has
 // no room to split a mapping: then at least the memory goes back now, and the address space

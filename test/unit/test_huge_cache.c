@@ -209,6 +209,24 @@ static void growth_counts(void) {
 }
 ISOLATED(growth_counts)
 
+// A small block cut from a kept mapping does not make the rest of it any younger.
+static void rests_are_as_old(void) {
+  set_up(64 * MIB);
+  void *other = alloc(16 * MIB), *p; // so that more than a few bytes are in use
+  swing(6 * MIB, 1);
+  CHECK_EQUAL(kept(), 6 * MIB);
+  unit_clock_step(600);
+  CHECK((p = alloc(2 * MIB)) != NULL);
+  CHECK_EQUAL(kept(), 4 * MIB);
+  hak_huge_cache_tend();
+  CHECK_EQUAL(kept(), 4 * MIB);
+  unit_clock_step(600);
+  hak_huge_cache_tend();
+  CHECK_EQUAL(kept(), 0);
+  CHECK(hak_huge_free(p) && hak_huge_free(other));
+}
+ISOLATED(rests_are_as_old)
+
 // The unused rest of a mapping serves other blocks and is rejoined when both are kept.
 static void split_and_joined(void) {
   set_up(64 * MIB);
@@ -678,6 +696,7 @@ int main(void) {
     ISOLATED_TEST(freed_mappings_serve_again),
     ISOLATED_TEST(few_stay_long),
     ISOLATED_TEST(growth_counts),
+    ISOLATED_TEST(rests_are_as_old),
     ISOLATED_TEST(split_and_joined),
     ISOLATED_TEST(a_little_keeps_little),
     ISOLATED_TEST(refused_is_not_learnt),
