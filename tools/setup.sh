@@ -45,6 +45,7 @@ prog  opt redis-tools        redis-benchmark
 prog  opt sqlite3            sqlite3
 prog  opt perl               perl
 prog  opt nodejs             node
+test  opt php-cli            php
 prog  opt default-jdk-headless javac
 test  ci  clang-19           clang-19
 test  ci  libclang-rt-19-dev /usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.asan*.a

@@ -36,6 +36,7 @@
 #define setrlimit64 fuzz_setrlimit64
 #define prlimit fuzz_prlimit
 #define prlimit64 fuzz_prlimit64
+#define dlopen fuzz_dlopen
 
 #define __libc_malloc fuzz___libc_malloc
 #define __libc_calloc fuzz___libc_calloc

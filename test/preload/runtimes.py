@@ -109,6 +109,31 @@ def node(h):
     return f"JSON, buffers, 3 worker threads, {done.allocs:,} allocations"
 
 
+# Its modules are loaded with RTLD_DEEPBIND. USE_ZEND_ALLOC=0: every block comes from malloc.
+PHP = r"""<?php
+mt_srand(7); $words = []; $rows = [];
+for ($i = 0; $i < 60000; $i++) $words[dechex(mt_rand(0, 5000))][] = str_repeat(chr(97 + $i % 26), $i % 300);
+ksort($words);
+foreach ($words as $word => $list) $rows[] = ['w' => $word, 'n' => count($list), 'l' => array_slice($list, 0, 3)];
+for ($round = 0; $round < 3; $round++) { $json = json_encode($rows); $rows = json_decode($json, true); }
+@unlink('work.tar'); $phar = new PharData('work.tar'); foreach (array_slice($rows, 0, 50) as $r) $phar[$r['w']] = implode(' ', $r['l']);
+$sum = 0; foreach (token_get_all(str_repeat('<?php $a = [1, "b" => f($x)]; ?>', 2000)) as $t) $sum += is_array($t) ? $t[0] : 1;
+preg_match_all('/(\w)\1+/', $json, $found); $text = iconv('UTF-8', 'UTF-16LE', implode(' ', $found[0]));
+$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+fwrite($pair[0], substr($text, 0, 5000)); $read = fread($pair[1], 5000);
+printf("%d words, %d bytes, %d files, tokens %d, %s\n", count($words), strlen($json), count($phar), $sum,
+  hash('sha256', $text . $read . serialize($rows)));
+"""
+
+
+def php(h):
+    script = h.write("work.php", PHP)
+    done = [h.same(need("php"), script, extra={"USE_ZEND_ALLOC": zend}) for zend in ("1", "0")]
+    if "50 files" not in done[0].text:
+        raise Failure(f"php: {done[0].text}")
+    return f"JSON, phar, tokens, iconv, sockets, {done[1].allocs:,} allocations"
+
+
 JAVA = r"""
 import java.nio.ByteBuffer; import java.util.*; import java.util.concurrent.*;
 import java.util.stream.*; import java.util.zip.*;

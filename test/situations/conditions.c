@@ -218,6 +218,7 @@ static const struct {
     {"no_proc", no_proc, 0, 0, false},
     {"no_proc_from_start", no_proc, 0, 0, true},
     {"bind_now", variable, TEXT("LD_BIND_NOW"), TEXT("1"), true},
+    {"deep_binding_kept", variable, TEXT("HAKMEM_DEEPBIND"), TEXT("1"), true},
     {"malloc_perturb", variable, TEXT("MALLOC_PERTURB_"), TEXT("165"), true},
     {"malloc_arena_1", variable, TEXT("MALLOC_ARENA_MAX"), TEXT("1"), true},
     {"glibc_tunables", variable, TEXT("GLIBC_TUNABLES"),

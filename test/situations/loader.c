@@ -95,8 +95,8 @@ static void blocks_outlive_library(size_t size, size_t b) {
 }
 
 // The library uses whatever malloc it is bound to; its blocks stay with it.
-static void deep_binding(size_t a, size_t b) {
-  (void)a, (void)b;
+static void deep_binding(size_t kept, size_t b) {
+  (void)b;
   for (int i = 0; i < 20; i++) {
     void *library = load(beside("libsit_plugin.so"), RTLD_NOW | RTLD_DEEPBIND);
     plugin_works(library);
@@ -106,9 +106,48 @@ static void deep_binding(size_t a, size_t b) {
     fill(p, 3000, 3);
     churn_some(3, 100);
     CHECK(filled(p, 3000, 3));
+    bool (*owns)(const void *) = (bool (*)(const void *))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_owns");
+    if (owns) CHECK(owns(p) == !kept);
     release(p);
     CHECK(dlclose(library) == 0);
   }
+}
+
+// What the library allocates the program resizes and frees, and the reverse, as PHP and its modules
+// do.
+static void deep_binding_exchange(size_t size, size_t b) {
+  (void)b;
+  void *library = load(beside("libsit_plugin.so"), RTLD_NOW | RTLD_DEEPBIND);
+  void *(*block)(size_t) = (void *(*)(size_t))(uintptr_t)dlsym(library, "plugin_block");
+  void *(*resized)(void *, size_t) =
+      (void *(*)(void *, size_t))(uintptr_t)dlsym(library, "plugin_resized");
+  void (*release)(void *) = (void (*)(void *))(uintptr_t)dlsym(library, "plugin_free");
+  for (size_t i = 0; i < 50; i++) {
+    void *theirs = block(size), *ours = filled_block(size, i);
+    fill(theirs, size, i);
+    CHECK(theirs = realloc(theirs, size + i * 100));
+    CHECK(ours = resized(ours, size + i * 100));
+    CHECK(filled(theirs, size, i) && filled(ours, size, i));
+    free(theirs);
+    release(ours);
+  }
+  CHECK(dlclose(library) == 0);
+}
+
+// A library that loads another one by its name finds it where its RUNPATH says.
+static void found_by_its_caller(size_t flags, size_t b) {
+  (void)b;
+  void *library = load(beside("libsit_plugin.so"), RTLD_NOW);
+  void *(*loads)(int) = (void *(*)(int))(uintptr_t)dlsym(library, "plugin_loads");
+  CHECK(!dlopen("libsit_inner.so", (int)flags) && dlerror());
+  void *inner = loads((int)flags);
+  if (!inner) dprintf(2, "%s\n", dlerror());
+  CHECK(inner);
+  void *(*block)(size_t) = (void *(*)(size_t))(uintptr_t)dlsym(inner, "inner_block");
+  void *p = block(100);
+  fill(p, 100, 1);
+  CHECK(dlclose(inner) == 0 && dlclose(library) == 0);
+  if (!(flags & RTLD_DEEPBIND)) check_and_free(p, 100, 1);
 }
 
 static void name_spaces(size_t number, size_t b) {
@@ -249,7 +288,12 @@ const case_t loader_cases[] = {
     {"load_and_unload_global", load_and_unload, RTLD_NOW | RTLD_GLOBAL, 0},
     {"load_and_unload_with_threads", load_and_unload, RTLD_NOW, 3},
     EACH_RANGE("blocks_outlive_library", blocks_outlive_library, 0),
-    {"deep_binding", deep_binding},
+    {"deep_binding", deep_binding, 0},
+    {"deep_binding_kept", deep_binding, 1, 0, "deep_binding_kept"},
+    EACH_RANGE("deep_binding_exchange", deep_binding_exchange, 0),
+    {"found_by_its_caller", found_by_its_caller, RTLD_NOW},
+    {"found_by_its_caller_lazy", found_by_its_caller, RTLD_LAZY | RTLD_GLOBAL},
+    {"found_by_its_caller_deep_binding", found_by_its_caller, RTLD_NOW | RTLD_DEEPBIND},
     {"name_spaces", name_spaces, 8},
     {"many_libraries", many_libraries, 60},
     {"loaded_while_threads_run", loaded_while_threads_run, 12},

@@ -1,6 +1,7 @@
 // plugin.c: a library to load at run time. It allocates when it is loaded and unloaded, has
 // thread-local memory, and does a little work of its own.
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,3 +48,12 @@ void *plugin_block(size_t n);
 void *plugin_block(size_t n) { return malloc(n); }
 void plugin_free(void *p);
 void plugin_free(void *p) { free(p); }
+void *plugin_resized(void *p, size_t n);
+void *plugin_resized(void *p, size_t n) { return realloc(p, n); }
+
+// A library in a folder that only this one searches.
+void *plugin_loads(int flags);
+void *plugin_loads(int flags) {
+  void *volatile inner = dlopen("libsit_inner.so", flags); // not a tail call: this is the caller
+  return inner;
+}
