@@ -7,6 +7,7 @@
 #include "core/print.h"
 #include "os/os.h"
 #include "superslab/superslab.h"
+#include "thread/heap.h"
 
 #define PLACES 256 // 2 MiB of address space and 76 KiB with 4 KiB pages
 #define FRAMES 16
@@ -35,6 +36,23 @@ uintptr_t hak_guard_end;
 static place_t *places;
 static _Atomic uint64_t turns; // allocations that could have been sampled
 static _Atomic uint32_t next;  // place to look at first: the one unused for longest
+// For each place: the thread that walks its stack for it, as the address of its hak_tls_heap, or 0.
+// Relaxed: a thread looks for its own entry only.
+static _Atomic uintptr_t walkers[PLACES];
+
+// The unwinder may allocate, with a lock held that it takes again in a walk (libgcc before 13,
+// after __register_frame): such a request is not sampled. Nor are those of signal handlers.
+static bool is_walking(void) {
+  for (unsigned i = 0; i < PLACES; i++)
+    if (hak_load_relaxed(&walkers[i]) == (uintptr_t)&hak_tls_heap) return true;
+  return false;
+}
+
+static void walk(const place_t *place, trace_t *trace) {
+  hak_store_relaxed(&walkers[place - places], (uintptr_t)&hak_tls_heap);
+  trace->count = hak_os_stack(trace->frames, FRAMES);
+  hak_store_relaxed(&walkers[place - places], (uintptr_t)0);
+}
 
 // guard | page 0 | guard | page 1 | ... | guard
 static char *page_of(const place_t *place) {
@@ -141,7 +159,7 @@ static void set_size(place_t *place, size_t size) {
 
 void *hak_guard_alloc(size_t size) {
   if (hak_load_acquire(&hak_guard_base) == 0 || size > hak_os_page_size) return NULL;
-  if (hak_fetch_add_relaxed(&turns, 1) % hak_option(GUARD) != 0) return NULL;
+  if (hak_fetch_add_relaxed(&turns, 1) % hak_option(GUARD) != 0 || is_walking()) return NULL;
   uint32_t state;
   place_t *place = claim_place(&state);
   if (!place) return NULL;
@@ -154,7 +172,7 @@ void *hak_guard_alloc(size_t size) {
   bool at_start = (place - places) % 4 == 3;
   place->block = at_start ? page : end - hak_align_up(size ? size : 1, HAK_MIN_BLOCK);
   set_size(place, size);
-  place->allocated.count = hak_os_stack(place->allocated.frames, FRAMES);
+  walk(place, &place->allocated);
   hak_store_release(&place->state, LIVE);
   hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)hak_os_page_size);
   hak_fetch_add_relaxed(&hak_guard_counts.allocs, 1);
@@ -220,7 +238,7 @@ void hak_guard_free(void *p, const char *function) {
   bool dirty;
   hak_fetch_sub_relaxed(&hak_guard_counts.live, 1);
   hak_fetch_sub_relaxed(&hak_guard_counts.bytes, place->size);
-  place->freed.count = hak_os_stack(place->freed.frames, FRAMES);
+  walk(place, &place->freed);
   place->committed = !hak_os_decommit(page_of(place), hak_os_page_size, &dirty);
   hak_mapped_add(&hak_mapped.metadata_bytes, -(int64_t)hak_os_page_size);
   hak_store_release(&place->state, FREED);

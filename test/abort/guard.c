@@ -4,6 +4,7 @@
 // "expect: " on stdout announces the first line that stderr must have; guard.py compares.
 
 #include <dlfcn.h>
+#include <link.h>
 #include <malloc.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -250,6 +251,37 @@ static void bus(void) { sink = *hide(behind_a_file()); }
 static void sent_segv(void) { NEED(kill(getpid(), SIGSEGV) == 0); }
 static void sent_bus(void) { NEED(kill(getpid(), SIGBUS) == 0); }
 
+extern void __register_frame(const void *);   // libgcc
+extern void __deregister_frame(const void *); // libgcc
+
+// The program's table for the unwinder, by its index (Linux Standard Base, .eh_frame_hdr).
+static int find_frames(struct dl_phdr_info *info, size_t size, void *found) {
+  (void)size;
+  for (size_t i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type != PT_GNU_EH_FRAME) continue;
+    const unsigned char *index = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    int32_t distance;
+    NEED(index[0] == 1 && index[1] == 0x1b); // version; four bytes, relative to their place
+    memcpy(&distance, index + 4, sizeof distance);
+    *(const void **)found = index + 4 + distance;
+  }
+  return 1; // the first is the program
+}
+
+// As just-in-time compilers do. Before it searches such a table for the first time, libgcc (before
+// 13) sorts it: it allocates, with the lock held that each walk of a stack takes.
+static void registered_frames(void) {
+  const void *frames = NULL;
+  dl_iterate_phdr(find_frames, &frames);
+  NEED(frames);
+  alarm(20);
+  for (size_t size = 16; size < 2048; size *= 2) {
+    __register_frame(frames);
+    free(allocate(size));
+    __deregister_frame(frames);
+  }
+}
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
@@ -258,6 +290,7 @@ int main(int argc, char **argv) {
                {"underflow", underflow}, {"overflow_of_aligned", overflow_of_aligned},
                {"overflow_by_a_little", overflow_by_a_little},
                {"double_free", double_free}, {"wrong_size", wrong_size}, {"refused_page", refused_page}, {"not_moved", not_moved}, {"no_misuse", no_misuse},
+               {"registered_frames", registered_frames},
                {"handler_once", handler_once}, {"handler_twice", handler_twice},
                {"info_of_overflow", info_of_overflow}, {"info_of_bus", info_of_bus}, {"bus", bus},
                {"sent_segv", sent_segv}, {"sent_bus", sent_bus}};
