@@ -114,7 +114,8 @@ HAK_INLINE bool hak_heap_reclaim_asked(const hak_heap_t *heap) {
 // has found. The secure library, which checks every block that it takes, looks at the quarantines of
 // this thread and of the nurseries instead (audit.c).
 void hak_audit_at_exit(void);
-// Debug builds: walks the heap's slabs and aborts if an invariant of types.h does not hold (owner).
+// Debug builds: walks the heap's slabs and aborts if an invariant of types.h does not hold (owner;
+// test/heap_check.c).
 #if HAK_CHECKS >= 2
 void hak_heap_check(hak_heap_t *heap);
 #else

@@ -1,4 +1,5 @@
-// check.c: the invariants of types.h, walked mechanically. Debug builds only.
+// heap_check.c: the invariants of types.h, walked mechanically: part of the library in debug builds
+// and in those for tests.
 
 #include "core/options.h"
 #include "os/os.h"
