@@ -2,7 +2,7 @@
 // and the calls of os/kernel.h.
 
 #define _GNU_SOURCE
-#include "os/kernel.h"
+#include "os_testing.h"
 
 #include "base/atomic.h"
 #include "base/bits.h"
@@ -35,7 +35,7 @@ void hak_os_fault(unsigned kinds, uint64_t skip, bool once) {
 
 uint64_t hak_os_fault_calls(void) { return hak_load_seq_cst(&fault_calls); }
 
-bool hak_os_fault_due(unsigned kind) {
+bool hak_kernel_fails(unsigned kind) {
   if (!(hak_load_seq_cst(&fault_kinds) & kind)) return false;
   uint64_t n = hak_fetch_add_relaxed(&fault_calls, 1);
   uint64_t skip = hak_load_seq_cst(&fault_skip);
@@ -94,7 +94,7 @@ void *hak_kernel_mmap(void *at, size_t size, int protection, int flags) {
   check("mmap", at, size);
   if (at) return mmap(at, size, protection, flags, -1, 0);
   char *p = mmap_anywhere(size, protection, flags);
-  return p != MAP_FAILED && hak_os_fault_due(HAK_FAULT_HIGH) ? p + HIGH : p;
+  return p != MAP_FAILED && hak_kernel_fails(HAK_FAULT_HIGH) ? p + HIGH : p;
 }
 
 int hak_kernel_munmap(void *p, size_t size) {

@@ -45,7 +45,7 @@
 // build, which checks the allocator as it is released.
 #define HAK_SECURE (HAK_CHECKS == 1)
 
-// HAK_TESTING: system calls can be made to fail (see os/os.h).
+// HAK_TESTING: system calls can be made to fail (see os/kernel.h).
 #ifndef HAK_TESTING
 #define HAK_TESTING 0
 #endif

@@ -96,9 +96,8 @@ void hak_os_random(void *p, size_t size);
 uint64_t hak_os_clock_ms(void);
 
 // Stores return addresses, the innermost first, and returns their number; 0 where the C library
-// has no such function. Only after hak_os_stack_prepare, which may allocate.
+// has no such function. The first call loads the unwinder, and so may allocate.
 unsigned hak_os_stack(void **frames, unsigned most);
-void hak_os_stack_prepare(void);
 // Calls look(address) at every SIGSEGV and SIGBUS from now on, then does what would have
 // been done without it.
 void hak_os_on_fault(void (*look)(const void *address));
@@ -106,23 +105,5 @@ void hak_os_on_fault(void (*look)(const void *address));
 _Noreturn void hak_os_abort(void);
 void hak_os_yield(void);
 void hak_os_sleep_ms(unsigned ms);
-
-#if HAK_TESTING
-// Fault injection, test builds only: after the next `skip` calls of the kinds in
-// `kinds` have passed, calls fail: only one if `once` is set, else all. kinds 0: off.
-enum {
-  HAK_FAULT_MAP = 1,
-  HAK_FAULT_UNMAP = 2,
-  HAK_FAULT_COMMIT = 4,
-  HAK_FAULT_DISCARD = 8,
-  HAK_FAULT_REMAP = 16,
-  HAK_FAULT_ALL = 31,
-  HAK_FAULT_HIGH = 32, // a new mapping lies above what HAK_ADDRESS_BITS can address
-};
-void hak_os_fault(unsigned kinds, uint64_t skip, bool once);
-uint64_t hak_os_fault_calls(void);    // calls of those kinds since hak_os_fault
-bool hak_os_fault_due(unsigned kind); // counts a call; true if it is to fail
-void hak_os_clock_set(uint64_t ms);   // what hak_os_clock_ms returns from now on; 0: the time
-#endif
 
 #endif

@@ -45,19 +45,13 @@ size_t hak_os_page_size = 4096;
 static inline void restore_errno(const int *saved) { errno = *saved; }
 #define KEEP_ERRNO __attribute__((cleanup(restore_errno))) HAK_UNUSED const int saved_errno_ = errno
 
-#if HAK_TESTING
-#define FAULTY(kind) hak_os_fault_due(kind)
-#else
-#define FAULTY(kind) false
-#endif
-
 void hak_os_init(void) {
   size_t size = getauxval(AT_PAGESZ);
   if (hak_is_pow2(size)) hak_os_page_size = hak_kernel_page(size);
 }
 
 static void *map_at(void *hint, size_t size, int protection, int flags) {
-  if (FAULTY(HAK_FAULT_MAP)) return NULL;
+  if (hak_kernel_fails(HAK_FAULT_MAP)) return NULL;
   void *p = hak_kernel_mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags);
   if (p == MAP_FAILED) return NULL;
   // Kernels with 5-level page tables give such addresses only on request. A mapping that lies
@@ -114,19 +108,19 @@ void *hak_os_map(size_t size, size_t alignment) {
 
 bool hak_os_unmap(void *p, size_t size) {
   KEEP_ERRNO;
-  if (FAULTY(HAK_FAULT_UNMAP)) return false;
+  if (hak_kernel_fails(HAK_FAULT_UNMAP)) return false;
   return hak_kernel_munmap(p, size) == 0;
 }
 
 bool hak_os_commit(void *p, size_t size) {
   KEEP_ERRNO;
-  if (FAULTY(HAK_FAULT_COMMIT)) return false;
+  if (hak_kernel_fails(HAK_FAULT_COMMIT)) return false;
   return hak_kernel_mprotect(p, size, PROT_READ | PROT_WRITE) == 0;
 }
 
 bool hak_os_discard(void *p, size_t size) {
   KEEP_ERRNO;
-  if (FAULTY(HAK_FAULT_DISCARD)) return false;
+  if (hak_kernel_fails(HAK_FAULT_DISCARD)) return false;
   return hak_kernel_madvise(p, size, MADV_DONTNEED) == 0;
 }
 
@@ -135,7 +129,7 @@ bool hak_os_decommit(void *p, size_t size, bool *dirty) {
   *dirty = false;
   // One call drops the pages, the charge and the access rights. It fails only
   // when the kernel has no room for another mapping.
-  if (!FAULTY(HAK_FAULT_UNMAP) &&
+  if (!hak_kernel_fails(HAK_FAULT_UNMAP) &&
       hak_kernel_mmap(p, size, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED) != MAP_FAILED)
     return true;
@@ -214,7 +208,7 @@ bool hak_os_filled(const void *p, size_t size) { return hak_os_filled_by(p, size
 bool hak_os_resize(void *p, size_t old_size, size_t new_size, bool *movable) {
   KEEP_ERRNO;
   *movable = true;
-  if (FAULTY(HAK_FAULT_REMAP)) return false;
+  if (hak_kernel_fails(HAK_FAULT_REMAP)) return false;
   if (hak_kernel_mremap(p, old_size, new_size, 0, NULL) != MAP_FAILED) return true;
   *movable = errno == ENOMEM; // else: mappings of several kinds, locked, or forbidden by a sandbox
   return false;
@@ -244,7 +238,7 @@ bool hak_os_move(void *p, size_t old_size, size_t new_size, void *target, bool *
   static _Atomic uint64_t moves; // relaxed: for a number that is used once
   KEEP_ERRNO;
   *ours = true;
-  if (FAULTY(HAK_FAULT_REMAP) || !hak_os_commit(target, hak_os_page_size)) return false;
+  if (hak_kernel_fails(HAK_FAULT_REMAP) || !hak_os_commit(target, hak_os_page_size)) return false;
   uint64_t number = hak_fetch_add_relaxed(&moves, 1) ^ (uintptr_t)target;
   mark(target, number);
   if (hak_kernel_mremap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, target) != MAP_FAILED)
@@ -402,12 +396,6 @@ unsigned hak_os_stack(void **frames, unsigned most) {
   KEEP_ERRNO;
   int n = backtrace ? backtrace(frames, (int)most) : 0;
   return n > 0 ? (unsigned)n : 0;
-}
-
-// The first call of backtrace loads the unwinder.
-void hak_os_stack_prepare(void) {
-  void *frames[4];
-  hak_os_stack(frames, 4);
 }
 
 static void (*look_at_fault)(const void *address);

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../os_testing.h"
 #include "os/os.h"
 #include "superslab/size_class.h"
 

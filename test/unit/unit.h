@@ -29,6 +29,7 @@
 
 #include <cmocka.h>
 
+#include "../os_testing.h"
 #include "../resident.h"
 #include "core/options.h"
 #include "os/os.h"
