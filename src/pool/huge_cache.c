@@ -143,18 +143,28 @@ static void push_rest(hak_refused_t *entry) {
   if (entry && !hak_cas_release(&refused[0], &none, entry)) push_refused(&refused[0], entry);
 }
 
-// Tries to unmap refused mappings until `most` have been refused again: there may be many, and most
-// would fail as well. Those refused again come last the next time.
-static void try_again(unsigned most) {
-  hak_refused_t *again = NULL;
-  for (unsigned i = 0; i < 2 && most; i++) {
+// Whether a refused mapping serves a request of size bytes; or, if that is 0, the kernel takes it.
+static bool settles(hak_refused_t *entry, size_t size) {
+  if (size == 0) return hak_os_unmap(entry, entry->size);
+  return entry->size >= size && (uintptr_t)entry % HAK_SUPERSLAB_SIZE == 0 &&
+         hak_pagemap_prepare(entry);
+}
+
+// Tries to settle refused mappings, with size one only, which it returns, until `most` have failed:
+// there may be many, and most would fail as well. Those that failed come last the next time.
+static hak_refused_t *try_again(unsigned most, size_t size) {
+  hak_refused_t *again = NULL, *found = NULL;
+  for (unsigned i = 0; i < 2 && most && !found; i++) {
     if (hak_load_relaxed(&refused[i]) == NULL) continue;
     // Acquire: pairs with the release in push_refused. This thread now owns all entries, so
     // none returns to the stack while another thread looks at it.
     hak_refused_t *entry = hak_exchange_acq_rel(&refused[i], NULL), *next;
-    for (; (entry = checked(entry)) != NULL && most; entry = next) {
+    for (; !found && (entry = checked(entry)) != NULL && most; entry = next) {
       next = entry->next;
-      if (hak_os_unmap(entry, entry->size)) continue;
+      if (settles(entry, size)) {
+        if (size) found = entry;
+        continue;
+      }
       link_to(entry, again);
       again = entry;
       most--;
@@ -162,30 +172,13 @@ static void try_again(unsigned most) {
     push_rest(entry);
   }
   push_refused(&refused[1], again);
+  return found;
 }
 
 // Not in the secure library, whose mappings have a guard page behind them.
 void *hak_huge_cache_take_refused(size_t size, size_t *have) {
-  if (HAK_SECURE) return NULL;
-  void *found = NULL;
-  hak_refused_t *others = NULL;
-  for (unsigned i = 0, looks = TRIES_AT_LEISURE; i < 2 && looks != 0 && !found; i++) {
-    // Acquire: as in try_again.
-    hak_refused_t *entry = hak_exchange_acq_rel(&refused[i], NULL), *next;
-    for (; entry && looks != 0 && !found; entry = next, looks--) {
-      next = entry->next;
-      if (entry->size >= size && (uintptr_t)entry % HAK_SUPERSLAB_SIZE == 0 &&
-          hak_pagemap_prepare(entry)) {
-        found = entry;
-        *have = entry->size;
-      } else {
-        entry->next = others;
-        others = entry;
-      }
-    }
-    push_rest(entry);
-  }
-  push_refused(&refused[1], others);
+  hak_refused_t *found = HAK_SECURE ? NULL : try_again(TRIES_AT_LEISURE, size);
+  if (found) *have = found->size;
   return found;
 }
 
@@ -365,7 +358,7 @@ void *hak_huge_cache_take(size_t size, size_t *have, uint64_t *since) {
 }
 
 size_t hak_huge_cache_trim(size_t keep) {
-  try_again(TRIES);
+  try_again(TRIES, 0);
   return evict_above(keep);
 }
 
@@ -417,7 +410,7 @@ void hak_huge_cache_tend(void) {
     uint64_t live = hak_load_relaxed(&hak_mapped.huge_bytes);
     hak_store_relaxed(&peak, live);
     evict_above(beside(live));
-    try_again(TRIES_AT_LEISURE);
+    try_again(TRIES_AT_LEISURE, 0);
   }
   for (unsigned i = 0; i < PLACES; i++) {
     uint64_t word = hak_load_relaxed(&cache.place[i]);
