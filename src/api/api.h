@@ -32,8 +32,6 @@
 // it: malloc.c refers to every part, so that one object brings in the others.
 #define HAK_API_PART(name) const char hak_api_part_##name = 0
 
-// Allocates when the request is not a hit, or fails with errno = ENOMEM.
-HAK_NOINLINE void *hak_api_alloc(size_t size);
 HAK_COLD void *hak_api_no_memory(void);
 // Whether a and b lie in the same program or library; false if that cannot be known.
 HAK_COLD bool hak_api_same_object(uintptr_t a, uintptr_t b);

@@ -10,7 +10,6 @@
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "pool/huge.h"
-#include "superslab/shared_pool.h"
 #include "superslab/slab.h"
 #include "superslab/superslab.h"
 #include "thread/first.h"

@@ -50,14 +50,14 @@ HAK_NOINLINE static void *alloc_other(size_t size) {
   return HAK_LIKELY(p != NULL) ? p : hak_api_no_memory();
 }
 
-void *hak_api_alloc(size_t size) {
+HAK_NOINLINE static void *alloc_after_tiny(size_t size) {
   void *p = hak_front_hit_l2(size);
   return HAK_LIKELY(p != NULL) ? p : alloc_other(size);
 }
 
 HAK_EXPORT HAK_HOT void *hak_malloc(size_t size) {
   void *p = hak_front_hit(size);
-  return HAK_LIKELY(p != NULL) ? p : hak_api_alloc(size);
+  return HAK_LIKELY(p != NULL) ? p : alloc_after_tiny(size);
 }
 
 HAK_EXPORT HAK_HOT void hak_free(void *p) { hak_front_free(p, "free"); }

@@ -32,13 +32,6 @@ static hak_heap_t *claim(_Atomic(hak_heap_t *) *place) {
   return made && hak_heap_take(common, HAK_HEAP_CLAIMED) ? common : NULL;
 }
 
-// The same where there is none yet: makes one.
-static hak_heap_t *make(_Atomic(hak_heap_t *) *place) {
-  hak_heap_t *common = hak_heap_make_in(place, HAK_HEAP_CLAIMED);
-  if (common) hak_store_relaxed(&any, true);
-  return common;
-}
-
 static bool gives(const hak_heap_t *heap, unsigned size_class) {
   return heap->others == HAK_OTHERS_ENOUGH && for_commons(size_class) && hak_option(COMMONS) &&
          !hak_load_relaxed(&heap->common) && !hak_load_relaxed(&heap->nursery);
@@ -47,7 +40,9 @@ static bool gives(const hak_heap_t *heap, unsigned size_class) {
 // mark: for a slab that is about to be FULL. 0: it is FULL, or it is PARTIAL and in no list.
 static bool give(hak_heap_t *heap, hak_slab_t *slab, unsigned c, uint64_t mark) {
   hak_heap_t *common = claim(place_of(c));
-  if (!common && !(common = make(place_of(c)))) return false;
+  if (!common && (common = hak_heap_make_in(place_of(c), HAK_HEAP_CLAIMED)) != NULL)
+    hak_store_relaxed(&any, true);
+  if (!common) return false;
   if (c >= HAK_TINY_CLASSES) hak_ring_forget(slab->ring, slab);
   slab->waits = false; // for tiny slabs: a run that becomes FULL, or is, does not wait
   // A thread that saw the old owner posts the slab to it, and that owner posts it on (R2).

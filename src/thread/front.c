@@ -1,7 +1,6 @@
 #include "thread/front.h"
 
 #include "core/options.h"
-#include "os/os.h"
 #include "pool/huge.h"
 #include "pool/huge_cache.h"
 #include "pool/l25.h"

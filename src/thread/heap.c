@@ -457,14 +457,9 @@ static _Atomic bool have_key; // false at first: a thread does without the key t
 
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *) __attribute__((weak));
 
-static void at_thread_end(void *unused) {
-  (void)unused;
-  hak_heap_thread_end();
-}
-
 void hak_heap_init_keys(void) {
   // Release: pairs with the acquire in notice_of_the_end; key is there.
-  if (pthread_key_create(&key, at_thread_end) == 0) hak_store_release(&have_key, true);
+  if (pthread_key_create(&key, hak_heap_thread_end) == 0) hak_store_release(&have_key, true);
 }
 
 // Both calls may allocate, which is fine: the heap is attached already. The second ends the process
@@ -473,7 +468,7 @@ static bool notice_of_the_end(void) {
   // Acquire: pairs with the release in hak_heap_init_keys.
   if (hak_load_acquire(&have_key)) return pthread_setspecific(key, hak_tls_heap) == 0;
   // The third argument is an address by which glibc knows which object the function is in.
-  return __cxa_thread_atexit_impl && __cxa_thread_atexit_impl(at_thread_end, NULL, &key) == 0;
+  return __cxa_thread_atexit_impl && __cxa_thread_atexit_impl(hak_heap_thread_end, NULL, &key) == 0;
 }
 
 _Atomic uint32_t hak_heap_threads;
@@ -493,7 +488,7 @@ static void leave_own(void) {
 }
 
 // Makes sure that the destructor runs when this thread ends.
-void hak_heap_arm(void) {
+static void arm(void) {
   int before = errno;
   bool noticed = notice_of_the_end();
   errno = before;
@@ -534,7 +529,7 @@ hak_heap_t *hak_heap_enter_new(void) {
   if (!tls_ending) {
     hak_tls_heap = heap;
     hak_fetch_add_relaxed(&hak_heap_threads, 1u);
-    hak_heap_arm();
+    arm();
     if (!heap->transient) hak_lost_keep(heap), hak_warm_fill(heap);
     if (hak_option(PREWARM)) hak_front_prewarm(heap);
   }
@@ -591,7 +586,7 @@ void hak_heap_detach_transient(hak_heap_t *heap) {
   detach(heap, true);
 }
 
-void hak_heap_thread_end(void) {
+void hak_heap_thread_end(HAK_UNUSED void *unused) {
   hak_heap_t *heap = hak_tls_heap;
   if (heap == &hak_heap_none) return;
   hak_lost_left(heap); // first: otherwise a handler in between would find the heap lost

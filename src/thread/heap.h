@@ -146,8 +146,7 @@ hak_heap_t *hak_heap_new(void);
 hak_heap_t *hak_heap_make_in(_Atomic(hak_heap_t *) *place, uint32_t state);
 
 // The pthread-key destructor and its registration.
-void hak_heap_thread_end(void);
-void hak_heap_arm(void);
+void hak_heap_thread_end(void *unused);
 void hak_heap_init_keys(void);
 // In the child of a fork: all heaps but the caller's belonged to threads that are gone.
 void hak_heap_after_fork(void);

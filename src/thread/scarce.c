@@ -1,6 +1,5 @@
 #include "thread/scarce.h"
 
-#include "core/options.h"
 #include "pool/l25.h"
 #include "superslab/pool_index.h"
 #include "superslab/slab.h"

@@ -237,7 +237,7 @@ ISOLATED(letters)
 static void leave(void) {
   make(0, 100);
   for (unsigned i = 0; i < 50; i++) hak_free(blocks[i]);
-  hak_heap_thread_end();
+  hak_heap_thread_end(NULL);
 }
 static void reclaim(void) {
   CHECK(hak_tls_heap == &hak_heap_none);
