@@ -47,19 +47,14 @@ static size_t idle(const hak_report_t *r, unsigned c) {
   return rest(r->classes[c].slabs * hak_classes[c].capacity, r->classes[c].live);
 }
 
-static size_t idle_of_all(const hak_report_t *r) {
-  size_t sum = 0;
-  for (unsigned c = 0; c < HAK_CLASSES; c++) sum += idle(r, c);
-  return sum;
-}
-
 static info_t info(const hak_report_t *r) {
-  size_t used = r->total.live_bytes - r->total.huge_bytes;
+  size_t used = r->total.live_bytes - r->total.huge_bytes, idle_blocks = 0;
+  for (unsigned c = 0; c < HAK_CLASSES; c++) idle_blocks += idle(r, c);
   // Memory for blocks, in use or not.
   size_t kept = r->total.superslab_bytes + r->total.huge_cached_bytes + r->apart_bytes;
   return (info_t){
       .arena = kept,
-      .ordblks = idle_of_all(r),
+      .ordblks = idle_blocks,
       .hblks = r->huge_live,
       .hblkhd = r->total.huge_bytes,
       .uordblks = used,

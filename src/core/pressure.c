@@ -9,8 +9,6 @@
 
 _Atomic uint64_t hak_memory_limit = UINT64_MAX;
 
-static bool is_limited(void) { return hak_load_relaxed(&hak_memory_limit) != UINT64_MAX; }
-
 #if HAK_TESTING
 const char *hak_pressure_root = "";
 #else
@@ -64,7 +62,8 @@ static void cgroup_line(const char *line) {
   const char *group;
   if ((group = hak_skip(line, "::/")) != NULL) {
     limits_from(group);
-    if (!is_limited() && *group > '\n') limits_from("");
+    bool is_limited = hak_load_relaxed(&hak_memory_limit) != UINT64_MAX;
+    if (!is_limited && *group > '\n') limits_from("");
     if (!build(pressure_path, "/sys/fs/cgroup/", group, "/memory.pressure")) pressure_path[0] = 0;
   } else if (hak_option(MEMORY_LIMIT) == 0 && (group = hak_skip(line, ":memory:/")) != NULL) {
     if (!limit_from("/sys/fs/cgroup/memory/", group, "/memory.limit_in_bytes"))

@@ -302,8 +302,9 @@ static uint32_t count_release(uint64_t old, uint64_t now) {
   return hak_fetch_add_relaxed(&empty_count, 1) + 1;
 }
 
-// Gives up slabs of a SuperSlab: returns the free mask word after it, *before is the word before.
-static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
+// Gives up slabs of a SuperSlab, whose free mask word is *before and *after. Returns how many
+// SuperSlabs are empty if this one is, else 0.
+static uint32_t release(uint32_t number, uint32_t bits, uint64_t *before, uint64_t *after) {
   _Atomic uint64_t *free_mask = &hak_registry.superslabs[number].free_mask;
   uint64_t old = hak_load_relaxed(free_mask), now;
   // Relaxed: it tells how long slabs have been free, and nothing depends on it.
@@ -313,8 +314,11 @@ static uint64_t release(uint32_t number, uint32_t bits, uint64_t *before) {
     now = word_released(old, bits);
     // Release: pairs with the acquire in claim_in. Seq_cst for publish (P2).
   } while (!hak_cas_seq_cst(free_mask, &old, now));
+  uint32_t empties = count_release(old, now);
+  hak_index_change(number, old, now);
   *before = old;
-  return now;
+  *after = now;
+  return empties;
 }
 
 // Gives the pages of a SuperSlab's free slabs in `which` back to the system. Claims those that
@@ -361,19 +365,11 @@ static bool got_sparse(uint64_t old, uint64_t now) {
   return !(old & HAK_SUPERSLAB_DRAINING) || used_log(old) != used_log(now);
 }
 
-// release, and what follows from it. Returns how many SuperSlabs are empty if this one is, else 0.
-static uint32_t give_up(uint32_t number, uint32_t bits, uint64_t *old, uint64_t *now) {
-  *now = release(number, bits, old);
-  uint32_t empties = count_release(*old, *now);
-  hak_index_change(number, *old, *now);
-  return empties;
-}
-
 // purge, for callers that need not know whether the SuperSlab got empty meanwhile.
 static uint32_t purge_and_release(uint32_t number, uint32_t which, bool early) {
   uint64_t old, now;
   uint32_t bits = purge(number, which, early);
-  if (bits) give_up(number, bits, &old, &now);
+  if (bits) release(number, bits, &old, &now);
   return bits;
 }
 
@@ -452,7 +448,7 @@ unsigned hak_pool_trim(size_t keep) { return trim_some(keep, UINT_MAX); }
 
 static void release_set(uint32_t number, uint32_t bits, bool needed) {
   uint64_t old, now;
-  uint32_t empties = give_up(number, bits, &old, &now);
+  uint32_t empties = release(number, bits, &old, &now);
   if (needed) return;
   if (got_sparse(old, now)) purge_sparse(number);
   if (empties == 0) {

@@ -106,11 +106,6 @@ void hak_commons_freed_by_others(hak_heap_t *heap, hak_slab_t *slab) {
     heap->others++;
 }
 
-static void begin_window(uint64_t now) {
-  hak_store_relaxed(&thin_since, now);
-  hak_store_relaxed(&thin_freed, 0u); // those were into slabs given before
-}
-
 static void look_back(uint64_t now) {
   if (!hak_is_due(&thin_since, now, THIN_WINDOW_MS)) return;
   if (2 * hak_load_relaxed(&thin_freed) > hak_load_relaxed(&thin_blocks))
@@ -140,8 +135,12 @@ static void give_thin(hak_heap_t *heap, hak_slab_t *slab) {
   if (hak_regret_pauses(&thin_regret, now, 0)) return; // since just now: the slab is in no window
   hak_fetch_add_relaxed(&thin_blocks, live);
   uint32_t given = hak_fetch_add_relaxed(&thin_given, 1u) + 1;
-  if (given == 1) begin_window(now);
-  else if (given >= THIN_WINDOW) look_back(now);
+  if (given == 1) { // a window begins
+    hak_store_relaxed(&thin_since, now);
+    hak_store_relaxed(&thin_freed, 0u); // those were into slabs given before
+  } else if (given >= THIN_WINDOW) {
+    look_back(now);
+  }
 }
 
 void hak_commons_thin(hak_heap_t *heap, hak_slab_t *slab) {

@@ -29,10 +29,6 @@ static bool well_filled(const hak_heap_t *heap) {
   return slabs <= have;
 }
 
-static bool grows(const hak_heap_t *heap, unsigned c) {
-  return heap->warm[c].growth >= GROWING || well_filled(heap);
-}
-
 // Looks at the run that was used up last. It may have any owner by now, so nothing is read that its
 // owner writes. In a SuperSlab that is or was a huge page there is nothing to see.
 static bool proves(hak_heap_t *heap, unsigned c) {
@@ -49,6 +45,6 @@ static bool proves(hak_heap_t *heap, unsigned c) {
 }
 
 bool hak_growth_fills(hak_heap_t *heap, unsigned c) {
-  if (!grows(heap, c)) return false;
+  if (heap->warm[c].growth < GROWING && !well_filled(heap)) return false;
   return hak_class_size(c) <= PAGE_BLOCK || heap->warm[c].growth == PROVEN || proves(heap, c);
 }

@@ -34,11 +34,6 @@ static bool is_young(size_t size) {
          hak_option(PREWARM) == 0 && hak_option(GUARD) == 0;
 }
 
-static void found_taken(void) {
-  tls_young.taken++;
-  tls_young.calls += TAKEN_CALLS;
-}
-
 HAK_INLINE bool take(hak_heap_t *heap) {
   if (!hak_heap_take(heap, HAK_HEAP_ATTACHED)) return false;
   if (HAK_LIKELY(hak_load_relaxed(&heap->nursery))) return true;
@@ -70,8 +65,8 @@ HAK_NOINLINE static hak_heap_t *enter_another(void) {
     } else if (heap && n > 0 && heap != &hak_heap_none && take(heap)) {
       return heap;
     }
-    if (heap) found_taken();
-    else tls_young.taken++; // an empty place tells nothing about how many threads there are
+    tls_young.taken++;
+    if (heap) tls_young.calls += TAKEN_CALLS; // an empty place tells nothing about other threads
   }
   return NULL;
 }

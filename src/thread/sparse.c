@@ -261,20 +261,16 @@ static uint32_t stopped_at(hak_heap_t *heap, unsigned c, uint32_t index) {
   return there ? index : 0;
 }
 
-// All heaps without a thread together get one part every OTHERS_MS, so that nobody's malloc
-// takes long because of them.
-static bool is_due_for_others(uint64_t now) {
-  static _Atomic uint64_t last; // relaxed: it steers who looks when
-  return hak_is_due(&last, now, OTHERS_MS);
-}
-
 void hak_sparse_tend(hak_heap_t *heap) {
   if (!on()) return;
   uint64_t now = hak_os_clock_ms();
   uint32_t i = heap->tend_slab;
   unsigned c = heap->tend_class;
   if (now - heap->tended_at < (c != 0 || i != 0 ? PART_MS : SWEEP_MS)) return;
-  if (heap != hak_tls_heap && !is_due_for_others(now)) return;
+  // All heaps without a thread together get one part every OTHERS_MS, so that nobody's malloc
+  // takes long because of them.
+  static _Atomic uint64_t others_at; // relaxed: it steers who looks when
+  if (heap != hak_tls_heap && !hak_is_due(&others_at, now, OTHERS_MS)) return;
   heap->tended_at = now;
   part_t part = {0};
   if (c == 0 && i == 0) heap->trimmed_gone = 0; // that was long ago

@@ -12,7 +12,7 @@
 // Mirrors src/superslab/pool_index.c (of a group that is not the first, which does without the
 // summary): set_bit, clear_bit, publish, sets_of, and the calls of
 // hak_index_publish and hak_index_change in src/superslab/shared_pool.c: claim_in, find_in,
-// evict and give_up. No thread relies on the index here: claims try any SuperSlab, as after a
+// evict and release. No thread relies on the index here: claims try any SuperSlab, as after a
 // stale hint.
 //
 // Checked: whenever no thread is at work, the index agrees with the masks, so a

@@ -125,7 +125,7 @@ next_call:
     fi
   :: else
   fi;
-look: // enter_another: for (n = 0; n < HAK_NURSERIES; n++, found_taken()). It may find no more
+look: // enter_another: for (n = 0; n < HAK_NURSERIES; n++, taken++). It may find no more
   // taken than that in all its calls.
   if
   :: n == PLACES -> goto ended                         // its own heap
