@@ -51,6 +51,18 @@ uint64_t hak_kernel_clock(uint64_t ms) {
   return set != 0 ? set : ms;
 }
 
+const char *hak_os_root = "";
+
+const char *hak_kernel_path(const char *path) {
+  static char under_root[1024]; // for one thread at a time
+  if (*hak_os_root == 0) return path;
+  size_t length = 0;
+  for (const char *at = hak_os_root; *at; at++) under_root[length++] = *at;
+  for (; *path && length < sizeof under_root - 1; path++) under_root[length++] = *path;
+  under_root[length] = 0;
+  return under_root;
+}
+
 // ---------------------------------------------------------------------------
 // The calls.
 

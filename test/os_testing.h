@@ -18,4 +18,6 @@ void hak_os_fault(unsigned kinds, uint64_t skip, bool once);
 uint64_t hak_os_fault_calls(void);  // calls of those kinds since hak_os_fault
 void hak_os_clock_set(uint64_t ms); // what hak_os_clock_ms returns from now on; 0: the time
 
+extern const char *hak_os_root; // prefix of the path of every file that is opened, "" at first
+
 #endif

@@ -9,12 +9,6 @@
 
 _Atomic uint64_t hak_memory_limit = UINT64_MAX;
 
-#if HAK_TESTING
-const char *hak_pressure_root = "";
-#else
-#define hak_pressure_root ""
-#endif
-
 static char pressure_path[PATH_MAX_LENGTH]; // for the process's cgroup; "": not known
 
 // Appends text up to its end or the end of its line; false if there is no room.
@@ -31,8 +25,7 @@ static bool append(char *path, const char *text) {
 
 static bool build(char *path, const char *mount, const char *group, const char *file) {
   path[0] = 0;
-  return append(path, hak_pressure_root) && append(path, mount) && append(path, group) &&
-         append(path, file);
+  return append(path, mount) && append(path, group) && append(path, file);
 }
 
 // "max" and anything that is not a number count as no limit, as does cgroup v1's 2^63 less a page.
@@ -76,9 +69,9 @@ void hak_pressure_init(void) {
   uint64_t limit = hak_option(MEMORY_LIMIT);
   hak_store_relaxed(&hak_memory_limit, limit ? limit : UINT64_MAX);
   pressure_path[0] = 0;
-  char path[PATH_MAX_LENGTH], text[4096];
-  if ((limit == 0 || hak_option(BACKGROUND)) && build(path, "/proc/self/cgroup", "", "") &&
-      hak_os_read_text(path, text, sizeof text)) {
+  char text[4096];
+  if ((limit == 0 || hak_option(BACKGROUND)) &&
+      hak_os_read_text("/proc/self/cgroup", text, sizeof text)) {
     for (const char *line = text; *line;) {
       cgroup_line(line);
       while (*line && *line++ != '\n') continue;
@@ -88,9 +81,8 @@ void hak_pressure_init(void) {
 
 // Reads the cgroup's pressure, or the system's if the cgroup has none.
 static bool read_pressure(char *text, size_t size) {
-  char path[PATH_MAX_LENGTH];
   return (pressure_path[0] && hak_os_read_text(pressure_path, text, size)) ||
-         (build(path, "/proc/pressure/memory", "", "") && hak_os_read_text(path, text, size));
+         hak_os_read_text("/proc/pressure/memory", text, size);
 }
 
 unsigned hak_pressure(void) {

@@ -21,8 +21,4 @@ void hak_pressure_init(void);
 // the system) waited for memory; 0 if it is not known.
 unsigned hak_pressure(void);
 
-#if HAK_TESTING
-HAK_INTERNAL extern const char *hak_pressure_root; // prefix of every path, normally ""
-#endif
-
 #endif

@@ -279,7 +279,7 @@ char **hak_os_environ(void) {
 int hak_os_open(const char *path, bool write) {
   KEEP_ERRNO;
   int flags = write ? O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC : O_RDONLY | O_CLOEXEC;
-  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0666);
+  return (int)syscall(SYS_openat, AT_FDCWD, hak_kernel_path(path), flags, 0666);
 }
 
 long hak_os_read(int fd, char *buffer, size_t size) {

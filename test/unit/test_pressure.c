@@ -27,7 +27,7 @@ static void put(const char *path, const char *text) {
 }
 
 static uint64_t limit(void) {
-  hak_pressure_root = root;
+  hak_os_root = root;
   hak_pressure_init();
   return hak_load_relaxed(&hak_memory_limit);
 }
