@@ -77,7 +77,10 @@ HAK_EXPORT void *rallocx(void *p, size_t size, int flags) {
     errno = EINVAL;
     return NULL;
   }
-  return zeroed_from(block.usable, resize(&block, p, nallocx(size, flags), flags), flags);
+  size = nallocx(size, flags);
+  void *q = resize(&block, p, size, flags);
+  // A block in place keeps all of its bytes. To a smaller one only size bytes were copied.
+  return zeroed_from(q == p ? block.usable : hak_min(size, block.usable), q, flags);
 }
 
 HAK_EXPORT size_t xallocx(void *p, size_t size, size_t extra, int flags) {

@@ -164,6 +164,31 @@ static void resizing_in_place(void **state) {
   sdallocx(p, 66000, 0);
 }
 
+// A block shrinks, or keeps its size, and moves: what the one before left there must not show.
+static void zeros_behind_a_smaller_block(void **state) {
+  (void)state;
+  for (size_t a = 0; a < COUNT(some_sizes); a++) {
+    for (unsigned lg = 0; lg <= 16; lg += 4) {
+      for (size_t part = 1; part <= 32; part *= 2) {
+        const size_t from = some_sizes[a], to = from / part ? from / part : 1;
+        void *dirty[3];
+        for (size_t i = 0; i < COUNT(dirty); i++) {
+          dirty[i] = mallocx(to, LG_ALIGN(lg));
+          memset(dirty[i], 0xa5, sallocx(dirty[i], 0));
+        }
+        unsigned char *p = mallocx(from, ZERO);
+        for (size_t i = 0; i < COUNT(dirty); i++) dallocx(dirty[i], 0);
+        fill(p, to, a);
+        p = rallocx(p, to, LG_ALIGN(lg) | ZERO);
+        const size_t real = sallocx(p, 0);
+        assert_true(filled(p, to, a));
+        assert_true(all_zero(p + to, real - to));
+        dallocx(p, 0);
+      }
+    }
+  }
+}
+
 // A block that rallocx has moved is free, so its place serves again.
 static void what_moved_is_free(void **state) {
   (void)state;
@@ -249,6 +274,7 @@ int main(void) {
       cmocka_unit_test(what_moved_is_free),
       cmocka_unit_test(sizes_that_nothing_can_have),
       cmocka_unit_test(reallocation),
+      cmocka_unit_test(zeros_behind_a_smaller_block),
       cmocka_unit_test(resizing_in_place),
       cmocka_unit_test(no_resizing_of_a_misaligned_block),
       cmocka_unit_test(nothing_and_no_block),
