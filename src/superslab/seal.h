@@ -133,13 +133,15 @@ HAK_INLINE bool hak_link_read(const void *block, uint64_t key, void **link) {
   *link = (void *)(uintptr_t)next;
   return true;
 }
+HAK_INLINE void *hak_link_get_keyed(void *block, uint64_t key) {
+  void *next;
+  return HAK_LIKELY(hak_link_read(block, key, &next)) ? next : hak_link_broken(block);
+}
 HAK_INLINE void hak_link_set(void *block, void *next) {
   hak_link_set_keyed(block, next, hak_seal_key(block));
 }
 HAK_INLINE void *hak_link_get(void *block) {
-  void *next;
-  return HAK_LIKELY(hak_link_read(block, hak_seal_key(block), &next)) ? next
-                                                                      : hak_link_broken(block);
+  return hak_link_get_keyed(block, hak_seal_key(block));
 }
 
 typedef uint64_t __attribute__((aligned(1), may_alias)) hak_unaligned_t;
@@ -182,6 +184,10 @@ HAK_INLINE void hak_seal_new(void *block, size_t place, size_t size, uint64_t ke
 // The same for a block of any kind.
 void hak_seal_resize(void *block, size_t place, size_t size);
 
+// Puts the first seal onto a block that was never used.
+HAK_INLINE void hak_seal_carved(void *block, size_t place) {
+  hak_seal_write(block, place, HAK_SEAL_FREE);
+}
 // A block from a free list must have kept its seal.
 HAK_INLINE bool hak_seal_is_free(const void *block, size_t place, uint64_t key) {
   return (*hak_seal_word(block, place) ^ key) == HAK_SEAL_FREE;

@@ -117,7 +117,7 @@ static void *link_shuffled(char *start, uint32_t count, size_t size, void *next)
   for (uint32_t i = 0; i < count; i++) {
     void *block = start + order[i] * size;
     hak_link_set(block, next);
-    hak_seal_write(block, size, HAK_SEAL_FREE); // its first seal
+    hak_seal_carved(block, size);
     next = block;
   }
   return next;

@@ -49,16 +49,6 @@ void hak_front_free_block(hak_heap_t *heap, const hak_block_t *block, void *p,
                           const char *function);
 // Bytes of the block that starts at p.
 size_t hak_front_place(const void *p);
-// Whether p is a live block, with a whole seal, of the slab, which may be any descriptor.
-HAK_INLINE bool hak_front_is_sealed(const hak_slab_t *slab, const void *p, uint64_t *slack) {
-  hak_kind_t kind = hak_slab_kind(slab);
-  size_t place = slab->size, offset = (size_t)((const char *)p - slab->start);
-  if (HAK_UNLIKELY(kind != HAK_KIND_TINY && kind != HAK_KIND_L2) ||
-      HAK_UNLIKELY(offset + place > slab->capacity * place))
-    return false;
-  *slack = hak_seal_slack(hak_seal_read(p, place));
-  return HAK_LIKELY(hak_seal_is_whole(p, place, *slack));
-}
 // hak_front_find for tiny and L2 blocks, of any thread, whose seal is whole. False: look closer.
 bool hak_front_find_sealed(const void *p, hak_block_t *block);
 // Seals p, unless it is NULL, as a block of size bytes; one that is guarded is cut. Returns p.

@@ -167,10 +167,20 @@ HAK_NOINLINE static void hold_young(hak_slab_t *slab, void *p, size_t place, uin
 HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *p,
                                       const char *function) {
   slab -= slab->offset; // 0 in a head; any number in a free slab
-  uint64_t slack;
-  if (HAK_UNLIKELY(!hak_front_is_sealed(slab, p, &slack))) free_other(p, function);
-  else if (HAK_LIKELY(heap != &hak_heap_none)) hold(heap, slab, p, slab->size, slack);
-  else hold_young(slab, p, slab->size, slack, function);
+  hak_kind_t kind = hak_slab_kind(slab);
+  if (HAK_LIKELY(kind == HAK_KIND_TINY || kind == HAK_KIND_L2)) {
+    size_t offset = (size_t)((char *)p - slab->start);
+    size_t place = slab->size;
+    if (HAK_LIKELY(offset + place <= slab->capacity * place)) {
+      uint64_t slack = hak_seal_slack(hak_seal_read(p, place));
+      if (HAK_LIKELY(hak_seal_is_whole(p, place, slack))) {
+        if (HAK_LIKELY(heap != &hak_heap_none)) hold(heap, slab, p, place, slack);
+        else hold_young(slab, p, place, slack, function);
+        return;
+      }
+    }
+  }
+  free_other(p, function);
 }
 
 // The common case is straight-line code with tail calls only, which spares saving six registers: a

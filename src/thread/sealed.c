@@ -45,12 +45,15 @@ bool hak_front_find_sealed(const void *p, hak_block_t *block) {
   hak_slab_t *slab;
   if (!hak_range_find(p, &slab)) return false;
   slab -= slab->offset; // 0 in a head; any number in a free slab
-  uint64_t slack;
-  if (!hak_front_is_sealed(slab, p, &slack)) return false;
-  *block = (hak_block_t){.kind = hak_slab_kind(slab),
-                         .slab = slab,
-                         .place = slab->size,
-                         .usable = slab->size - HAK_TAIL - slack};
+  hak_kind_t kind = hak_slab_kind(slab);
+  size_t place = slab->size;
+  if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) ||
+      (size_t)((const char *)p - slab->start) + place > slab->capacity * place)
+    return false;
+  uint64_t slack = hak_seal_slack(hak_seal_read(p, place));
+  if (!hak_seal_is_whole(p, place, slack)) return false;
+  *block =
+      (hak_block_t){.kind = kind, .slab = slab, .place = place, .usable = place - HAK_TAIL - slack};
   (void)hak_slab_block(slab, p, &block->number);
   return true;
 }
