@@ -60,7 +60,13 @@ HAK_EXPORT HAK_HOT void *hak_malloc(size_t size) {
   return HAK_LIKELY(p != NULL) ? p : alloc_after_tiny(size);
 }
 
-HAK_EXPORT HAK_HOT void hak_free(void *p) { hak_front_free(p, "free"); }
+HAK_EXPORT HAK_HOT void hak_free(void *p) {
+#if HAK_SECURE
+  hak_quarantine_free(p);
+#else
+  hak_front_free(p, "free");
+#endif
+}
 
 HAK_EXPORT void *hak_calloc(size_t count, size_t size) {
   size_t total;

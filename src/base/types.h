@@ -198,12 +198,6 @@ typedef struct hak_letter {
 } hak_letter_t;
 _Static_assert(sizeof(hak_letter_t) == 128, "two cache lines");
 
-// A block in quarantine, see thread/quarantine.h.
-typedef struct {
-  uint64_t block;   // its address << 16, and the slack in its seal
-  hak_slab_t *slab; // the head of its run
-} hak_held_t;
-
 // L2 ring of a class, see thread/ring.h.
 struct hak_ring {
   uint32_t *hint;       // its part of heap->hints
@@ -328,9 +322,13 @@ struct hak_heap {
   // The thread whose heap it is, if for more than one call (protocol H5).
   _Atomic(void *) keeper;
 #if HAK_SECURE
-  uint32_t held_end, held_count; // position in held behind the newest, modulo HAK_HELD; how many
-  uint64_t held_bytes;           // in quarantine
-  hak_held_t held[HAK_HELD];
+  // The quarantine, see thread/quarantine.h. The block at position i: its address << 16, and the
+  // slack in its seal; the head of its run, hak_slab_none at positions without a block but held_end.
+  uint64_t held_end;   // position behind the newest block
+  uint64_t held_count; // number of blocks
+  uint64_t held_bytes; // their sizes
+  uint64_t held[HAK_HELD];
+  hak_slab_t *held_slab[HAK_HELD];
 #endif
 
   // Shared: written by other threads. The mail is looked at more often than the inbox.
@@ -350,8 +348,7 @@ struct hak_heap {
   (HAK_L2_CLASSES * sizeof(hak_ring_t) + HAK_RING_HINTS * sizeof(uint32_t) + \
    HAK_L25_RING * sizeof(uint32_t))
 _Static_assert(HAK_RINGS_SIZE <= 3584, "row M3: 3.5 KiB of rings");
-_Static_assert(sizeof(hak_heap_t) <=
-                   8192 + 128 + 3584 + (HAK_SECURE ? (HAK_HELD + 4) * sizeof(hak_held_t) : 0),
+_Static_assert(sizeof(hak_heap_t) <= 8192 + 128 + 3584 + (HAK_SECURE ? (HAK_HELD + 4) * 16 : 0),
                "8 KiB, what leaves the map, and the rings; the quarantine has its own");
 
 #endif

@@ -19,7 +19,9 @@ void hak_seal_init(void) {
   hak_secret.link = random[2];
   hak_secret.pattern = random[3] | UINT64_C(0x0101010101010101); // no byte is 0
   hak_store_relaxed(&drawn, random[0] ^ random[3]);
-  hak_secret.fill = hak_option(SECURE_FILL) == HAK_FILL_ZERO ? 0 : POISON;
+  if (hak_option(SECURE_FILL) != HAK_FILL_ZERO) hak_secret.fill = (hak_pair_t){POISON, POISON};
+  for (unsigned n = 0; n < 9; n++)
+    hak_secret.mask[n] = n < 8 ? ((uint64_t)1 << 8 * n) - 1 : UINT64_MAX;
   hak_secret.fill_bytes = hak_option(SECURE_FILL) == HAK_FILL_NONE
                               ? 0
                               : hak_align_up(hak_option(SECURE_FILL_BYTES), sizeof(hak_pair_t));
@@ -61,7 +63,7 @@ bool hak_seal_find(const void *block, size_t place, const char *function, size_t
     hak_misuse("%s(%p): the end of the block of up to %u bytes was overwritten, or it was never "
                "allocated",
                function, block, place - HAK_TAIL);
-  else if (!hak_seal_edge_whole(block, place, value >> HAK_SEAL_SLACK_SHIFT))
+  else if (!hak_seal_edge_whole(block, *size, value >> HAK_SEAL_SLACK_SHIFT))
     hak_misuse_overflow(function, block, *size);
   else return true;
   return false;
@@ -76,7 +78,7 @@ static size_t from_start(size_t span) {
 
 void hak_seal_fill_any(void *block, size_t span) {
   hak_pair_t *p = block, *end = p + from_start(span) / sizeof *p;
-  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
+  hak_pair_t fill = hak_secret.fill;
   if (hak_secret.fill_bytes == 0) return;
   if (span < sizeof fill) {
     *(hak_unaligned_t *)block = fill[0];
@@ -88,7 +90,7 @@ void hak_seal_fill_any(void *block, size_t span) {
 
 bool hak_seal_filled_any(const void *block, size_t span) {
   const hak_pair_t *p = block, *end = p + from_start(span) / sizeof *p;
-  hak_pair_t fill = {hak_secret.fill, hak_secret.fill}, differs = {0, 0};
+  hak_pair_t fill = hak_secret.fill, differs = {0, 0};
   if (hak_secret.fill_bytes == 0) return true;
   if (span < sizeof fill) return *(const hak_unaligned_t *)block == fill[0];
   for (; p != end; p++) differs |= *p ^ fill;

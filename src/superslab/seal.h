@@ -50,14 +50,18 @@ HAK_INLINE uint64_t hak_seal_hash(HAK_UNUSED const void *block, HAK_UNUSED uint6
 
 #define HAK_TAIL sizeof(uint64_t) // bytes of a block that are not for the program
 
+typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) hak_pair_t;
+typedef uint64_t __attribute__((aligned(1), may_alias)) hak_unaligned_t;
+
 typedef struct {
-  uint64_t mix, factor; // of the key
-  uint64_t link;        // of links, besides the key
-  uint64_t pattern;     // of the slack
-  uint64_t fill;        // of freed blocks (HAKMEM_SECURE_FILL)
-  uint64_t fill_bytes;  // so many bytes of each are filled, 0: none
-  bool plain;           // fill_bytes is HAK_FILL_BYTES, and every tiny block may be held
-  uint64_t held_bytes;  // HAKMEM_SECURE_QUARANTINE
+  uint64_t mix, factor;         // of the key
+  uint64_t link;                // of links, besides the key
+  uint64_t pattern;             // of the slack
+  _Alignas(16) hak_pair_t fill; // of freed blocks (HAKMEM_SECURE_FILL)
+  uint64_t held_bytes;          // HAKMEM_SECURE_QUARANTINE
+  bool plain;                   // fill_bytes is HAK_FILL_BYTES, and every tiny block may be held
+  uint64_t fill_bytes;          // so many bytes of each are filled, 0: none
+  uint64_t mask[9];             // mask[n] selects the n lower bytes of a word; no secret
 } hak_secret_t;
 HAK_INTERNAL extern hak_secret_t hak_secret; // read-only once set
 // Once, after the options are known.
@@ -97,9 +101,15 @@ HAK_INLINE uint64_t hak_seal_slack(uint64_t value) {
 // Both halves of the product: with the lower one alone, the difference of two keys would give away
 // the factor, and so all others.
 HAK_INLINE uint64_t hak_seal_key(const void *block) {
-  unsigned __int128 product =
-      (unsigned __int128)((uintptr_t)block ^ hak_secret.mix) * hak_secret.factor;
-  return ((uint64_t)(product >> 64) ^ (uint64_t)product) | 1;
+  uint64_t low = (uintptr_t)block ^ hak_secret.mix, high;
+#if defined(__x86_64__) // for a product of 128 bits gcc saves registers that it does not use
+  __asm__("mulq %3" : "=a"(low), "=d"(high) : "0"(low), "m"(hak_secret.factor) : "cc");
+#else
+  unsigned __int128 product = (unsigned __int128)low * hak_secret.factor;
+  low = (uint64_t)product;
+  high = (uint64_t)(product >> 64);
+#endif
+  return (high ^ low) | 1;
 }
 
 // A keyed hash of two words that lie in the block.
@@ -120,6 +130,12 @@ HAK_INLINE void hak_seal_write(void *block, size_t place, uint64_t value) {
 
 // A block has become longer: a block that begins there later must not be taken for sealed.
 HAK_INLINE void hak_seal_remove(void *block, size_t place) { *hak_seal_word(block, place) = 0; }
+
+// A live block becomes a held one. A constant of 64 bits would take an instruction and a register.
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the byte of the state");
+HAK_INLINE void hak_seal_hold(void *block, size_t place) {
+  ((uint8_t *)hak_seal_word(block, place))[5] ^= (HAK_SEAL_LIVE ^ HAK_SEAL_HELD) >> 40;
+}
 
 // Reports a link that was overwritten; the rest of the list is lost.
 HAK_COLD void *hak_link_broken(void *block);
@@ -144,24 +160,23 @@ HAK_INLINE void *hak_link_get(void *block) {
   return hak_link_get_keyed(block, hak_seal_key(block));
 }
 
-typedef uint64_t __attribute__((aligned(1), may_alias)) hak_unaligned_t;
-
 // The 8 bytes that show an overflow first: those behind the request. If the slack is less, as many
 // of the lower ones count; the others are the tail's.
-HAK_INLINE hak_unaligned_t *hak_seal_edge(const void *block, size_t place, size_t slack) {
-  return (hak_unaligned_t *)((uintptr_t)block + (place - HAK_TAIL - slack));
+HAK_INLINE hak_unaligned_t *hak_seal_edge(const void *block, size_t size) {
+  return (hak_unaligned_t *)((uintptr_t)block + size);
 }
 // Without a branch, which could not be predicted.
-HAK_INLINE bool hak_seal_edge_whole(const void *block, size_t place, size_t slack) {
-  int64_t more = (int64_t)slack - 8, lacking = -(more & (more >> 63));
-  unsigned half = 4 * (unsigned)lacking; // a shift by 64 in two steps
-  return (*hak_seal_edge(block, place, slack) ^ hak_secret.pattern) << half << half == 0;
+HAK_INLINE bool hak_seal_edge_whole(const void *block, size_t size, size_t slack) {
+  uint64_t differs = *hak_seal_edge(block, size) ^ hak_secret.pattern;
+  return (differs & hak_secret.mask[slack < 8 ? slack : 8]) == 0;
 }
 
-// Whether nothing was written behind a live block. slack: from hak_seal_slack, of any word.
-HAK_INLINE bool hak_seal_is_whole(const void *block, size_t place, uint64_t slack) {
+// Whether nothing was written behind a live block. slack: from hak_seal_slack, of any word. size: of
+// the request.
+HAK_INLINE bool hak_seal_is_whole(const void *block, size_t place, uint64_t slack, size_t *size) {
   // A write to the bytes just before the next block hits the slack.
-  return slack <= place - HAK_TAIL && hak_seal_edge_whole(block, place, slack);
+  return !__builtin_sub_overflow(place - HAK_TAIL, slack, size) &&
+         hak_seal_edge_whole(block, *size, slack);
 }
 // Whether it is one of exactly `size` bytes, according to its tail word.
 HAK_INLINE bool hak_seal_is_of(const void *block, size_t place, size_t size) {
@@ -177,7 +192,7 @@ HAK_INLINE bool hak_seal_in_slab(const void *block, size_t place) {
 // Seals a block as a live one of `size` bytes, which keep their contents.
 HAK_INLINE void hak_seal_new(void *block, size_t place, size_t size, uint64_t key) {
   size_t slack = place - HAK_TAIL - size;
-  *hak_seal_edge(block, place, slack) = hak_secret.pattern;
+  *hak_seal_edge(block, size) = hak_secret.pattern;
   // Last: the edge may reach into it.
   *hak_seal_word(block, place) = key ^ ((uint64_t)slack << HAK_SEAL_SLACK_SHIFT | HAK_SEAL_LIVE);
 }
@@ -190,7 +205,7 @@ HAK_INLINE void hak_seal_carved(void *block, size_t place) {
 }
 // A block from a free list must have kept its seal.
 HAK_INLINE bool hak_seal_is_free(const void *block, size_t place, uint64_t key) {
-  return (*hak_seal_word(block, place) ^ key) == HAK_SEAL_FREE;
+  return *hak_seal_word(block, place) == (key ^ HAK_SEAL_FREE);
 }
 HAK_INLINE void hak_seal_check_free(void *block, size_t place, uint64_t key) {
   if (HAK_UNLIKELY(!hak_seal_is_free(block, place, key)))
@@ -205,39 +220,40 @@ size_t hak_seal_size(const void *block, size_t place);
 
 // Fills a freed block, or tells whether it still is filled: as many of its first bytes as
 // HAKMEM_SECURE_FILL_BYTES says, in steps of 16, and the last 16.
-typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) hak_pair_t;
-#define HAK_FILL_BYTES 32                 // the default
+#define HAK_FILL_BYTES 32 // the default
 void hak_seal_fill_any(void *block, size_t span);
 bool hak_seal_filled_any(const void *block, size_t span);
 
 // How many bytes of a block count as its own for the fill: some slack too where there would be
 // less than a pair; in the smallest blocks a word.
-HAK_INLINE size_t hak_seal_span(size_t place, size_t slack) {
-  size_t size = place - HAK_TAIL - slack;
+HAK_INLINE size_t hak_seal_span(size_t place, size_t size) {
   return hak_max(size, place == HAK_MIN_BLOCK ? sizeof(uint64_t) : sizeof(hak_pair_t));
 }
 
-// The same if hak_secret.plain is set.
-HAK_INLINE void hak_seal_fill(void *block, size_t span) {
-  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
-  if (HAK_UNLIKELY(span < sizeof fill)) {
+// The same if hak_secret.plain is set: the first two pairs and the last one, which may overlap.
+_Static_assert(HAK_FILL_BYTES == 2 * sizeof(hak_pair_t), "two pairs");
+HAK_INLINE hak_pair_t *hak_seal_last_pair(const void *block, size_t size) {
+  hak_pair_t *last = (hak_pair_t *)((uintptr_t)block + size - sizeof(hak_pair_t));
+  return last < (hak_pair_t *)block ? (hak_pair_t *)block : last;
+}
+HAK_INLINE hak_pair_t *hak_seal_second_pair(const void *block, hak_pair_t *last) {
+  hak_pair_t *second = (hak_pair_t *)block + 1;
+  return last < second ? last : second;
+}
+HAK_INLINE void hak_seal_fill(void *block, size_t place, size_t size, hak_pair_t fill) {
+  if (HAK_UNLIKELY(place == HAK_MIN_BLOCK)) {
     *(hak_unaligned_t *)block = fill[0];
     return;
   }
-  size_t last = span - sizeof fill;
+  hak_pair_t *last = hak_seal_last_pair(block, size), *second = hak_seal_second_pair(block, last);
   *(hak_pair_t *)block = fill;
-  *(hak_pair_t *)((uintptr_t)block + (last < sizeof fill ? last : sizeof fill)) = fill;
-  *(hak_pair_t *)((uintptr_t)block + last) = fill;
+  *second = fill;
+  *last = fill;
 }
-
-HAK_INLINE bool hak_seal_filled(const void *block, size_t span) {
-  hak_pair_t fill = {hak_secret.fill, hak_secret.fill};
-  if (HAK_UNLIKELY(span < sizeof fill)) return *(const hak_unaligned_t *)block == fill[0];
-  size_t last = span - sizeof fill;
-  hak_pair_t differs = *(const hak_pair_t *)block ^ fill;
-  differs |=
-      *(const hak_pair_t *)((uintptr_t)block + (last < sizeof fill ? last : sizeof fill)) ^ fill;
-  differs |= *(const hak_pair_t *)((uintptr_t)block + last) ^ fill;
+HAK_INLINE bool hak_seal_filled(const void *block, size_t place, size_t size, hak_pair_t fill) {
+  if (HAK_UNLIKELY(place == HAK_MIN_BLOCK)) return *(const hak_unaligned_t *)block == fill[0];
+  hak_pair_t *last = hak_seal_last_pair(block, size), *second = hak_seal_second_pair(block, last);
+  hak_pair_t differs = (*(const hak_pair_t *)block ^ fill) | (*second ^ fill) | (*last ^ fill);
   return (differs[0] | differs[1]) == 0;
 }
 

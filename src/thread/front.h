@@ -179,7 +179,7 @@ HAK_INLINE void hak_front_put(hak_slab_t *slab, void *p, const char *function) {
 
 HAK_INLINE void hak_front_free(void *p, const char *function) {
 #if HAK_SECURE
-  hak_quarantine_free(p, function);
+  hak_quarantine_free_as(p, function);
   return;
 #elif HAK_CHECKS
   // The debug build checks every pointer in full.
@@ -203,7 +203,7 @@ HAK_INLINE bool hak_front_free_sized(void *p, size_t size, const char *function)
   size_t place = slab->size;
   if (HAK_UNLIKELY(!hak_seal_in_slab(p, place)) || HAK_UNLIKELY(!hak_seal_is_of(p, place, size)))
     return false;
-  hak_quarantine_free(p, function);
+  hak_quarantine_free_as(p, function);
   return true;
 #endif
   if (HAK_CHECKS || HAK_UNLIKELY(!hak_range_find(p, &slab)) ||

@@ -11,6 +11,7 @@
 #include "thread/nursery.h"
 #include "thread/orphan.h"
 #include "thread/process.h"
+#include "thread/quarantine.h"
 #include "thread/warm.h"
 
 static hak_heap_t first_heap; // number 1: the main thread's, so that start-up maps no heap
@@ -68,6 +69,7 @@ hak_heap_t *hak_heap_new(void) {
       }
       hak_letter_init(heap);
       hak_warm_init(heap);
+      hak_quarantine_init(heap);
       heap->reclaim_met = hak_load_relaxed(&hak_heap_requests); // no earlier request is for it
       heap->id = id;
       return heap;

@@ -44,51 +44,55 @@ HAK_INLINE size_t place_of(hak_slab_t *slab) {
   return HAK_UNLIKELY(hak_slab_kind(slab) == HAK_KIND_L25) ? hak_l25_usable(slab) : slab->size;
 }
 
-HAK_INLINE void fill(void *p, size_t span) {
-  if (HAK_LIKELY(hak_secret.plain)) hak_seal_fill(p, span);
-  else hak_seal_fill_any(p, span);
+HAK_INLINE void fill(void *p, size_t place, size_t size) {
+  if (HAK_LIKELY(hak_secret.plain)) hak_seal_fill(p, place, size, hak_secret.fill);
+  else hak_seal_fill_any(p, hak_seal_span(place, size));
 }
-HAK_INLINE bool filled(const void *p, size_t span) {
-  return HAK_LIKELY(hak_secret.plain) ? hak_seal_filled(p, span) : hak_seal_filled_any(p, span);
+HAK_INLINE bool filled(const void *p, size_t place, size_t size) {
+  return HAK_LIKELY(hak_secret.plain) ? hak_seal_filled(p, place, size, hak_secret.fill)
+                                      : hak_seal_filled_any(p, hak_seal_span(place, size));
 }
 
-HAK_INLINE void *block_of(hak_held_t held) { return (void *)(uintptr_t)(held.block >> 16); }
-HAK_INLINE uint16_t slack_of(hak_held_t held) { return (uint16_t)held.block; }
+HAK_INLINE void *block_of(uint64_t held) { return (void *)(uintptr_t)(held >> 16); }
+HAK_INLINE uint16_t slack_of(uint64_t held) { return (uint16_t)held; }
 // Whether the seal is the one that the block got when it was freed, in every bit. If not, it was
 // overwritten, or two threads freed the block at the same moment.
-HAK_INLINE bool is_held(hak_held_t held, size_t place, uint64_t key) {
+HAK_INLINE bool is_held(uint64_t held, size_t place, uint64_t key) {
   uint64_t value = *hak_seal_word(block_of(held), place) ^ key;
   return hak_seal_slack(value ^ HAK_SEAL_HELD) == slack_of(held);
 }
 
-HAK_COLD static void report_written(const void *block, size_t place, size_t slack) {
-  size_t most = place - HAK_TAIL;
-  hak_misuse_written(block, slack < most ? most - slack : most);
+void hak_quarantine_init(hak_heap_t *heap) {
+  for (unsigned i = 0; i < HAK_HELD; i++) heap->held_slab[i] = &hak_slab_none;
 }
 
 HAK_INLINE void let_go(hak_heap_t *heap) {
-  const hak_held_t held = heap->held[(heap->held_end - heap->held_count--) % HAK_HELD];
+  uint64_t at = (heap->held_end - heap->held_count--) % HAK_HELD;
+  const uint64_t held = heap->held[at];
+  hak_slab_t *slab = heap->held_slab[at];
+  heap->held_slab[at] = &hak_slab_none;
   void *block = block_of(held);
-  size_t place = place_of(held.slab), slack = slack_of(held);
+  size_t place = place_of(slab), size = place - HAK_TAIL - slack_of(held);
   uint64_t key = hak_seal_key(block);
   heap->held_bytes -= place;
   // Nothing may have written to the block meanwhile.
-  if (HAK_UNLIKELY(!is_held(held, place, key) || !filled(block, hak_seal_span(place, slack)))) {
-    report_written(block, place, slack);
+  if (HAK_UNLIKELY(!is_held(held, place, key) || !filled(block, place, size))) {
+    hak_misuse_written(block, size);
     return; // told to go on: the block is not reused
   }
-  release(heap, held.slab, block, place, key);
+  release(heap, slab, block, place, key);
 }
 
 // A signal handler may end the process in the middle of a free: what bears no whole seal may be no
 // held block.
 void hak_quarantine_audit(const hak_heap_t *heap) {
   for (uint32_t i = 1; i <= heap->held_count; i++) {
-    const hak_held_t held = heap->held[(heap->held_end - i) % HAK_HELD];
+    uint32_t at = (heap->held_end - i) % HAK_HELD;
+    const uint64_t held = heap->held[at];
     void *block = block_of(held);
-    size_t place = place_of(held.slab), slack = slack_of(held);
-    if (is_held(held, place, hak_seal_key(block)) && !filled(block, hak_seal_span(place, slack)))
-      report_written(block, place, slack);
+    size_t place = place_of(heap->held_slab[at]), size = place - HAK_TAIL - slack_of(held);
+    if (is_held(held, place, hak_seal_key(block)) && !filled(block, place, size))
+      hak_misuse_written(block, size);
   }
 }
 
@@ -109,20 +113,23 @@ HAK_NOINLINE static void tell(hak_heap_t *heap, hak_slab_t *slab) {
   hak_tend_if_due(heap);
 }
 
-// Appends p, whose seal is whole, to the blocks held. The caller counts it.
-HAK_INLINE void append(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place, uint64_t slack) {
-  *hak_seal_word(p, place) ^= HAK_SEAL_LIVE ^ HAK_SEAL_HELD;
-  heap->held[heap->held_end++ % HAK_HELD] = (hak_held_t){(uintptr_t)p << 16 | slack, slab};
+// Puts p, whose seal is whole, behind the blocks held, at position `at`. The caller counts it.
+HAK_INLINE void append(hak_heap_t *heap, uint64_t at, hak_slab_t *slab, void *p, size_t place,
+                       uint64_t slack) {
+  hak_seal_hold(p, place);
+  heap->held[at] = (uintptr_t)p << 16 | slack;
+  heap->held_slab[at] = slab;
+  heap->held_end = (at + 1) % HAK_HELD;
 }
 
 // Holds any live block, or releases it at once.
 HAK_NOINLINE static void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place,
                               uint64_t slack) {
-  fill(p, hak_seal_span(place, slack));
+  fill(p, place, place - HAK_TAIL - slack);
   if (place > hak_secret.held_bytes) {
     release(heap, slab, p, place, hak_seal_key(p));
   } else {
-    append(heap, slab, p, place, slack);
+    append(heap, heap->held_end, slab, p, place, slack);
     heap->held_count++;
     heap->held_bytes += place;
     let_go_surplus(heap);
@@ -172,8 +179,9 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
     size_t offset = (size_t)((char *)p - slab->start);
     size_t place = slab->size;
     if (HAK_LIKELY(offset + place <= slab->capacity * place)) {
+      size_t size;
       uint64_t slack = hak_seal_slack(hak_seal_read(p, place));
-      if (HAK_LIKELY(hak_seal_is_whole(p, place, slack))) {
+      if (HAK_LIKELY(hak_seal_is_whole(p, place, slack, &size))) {
         if (HAK_LIKELY(heap != &hak_heap_none)) hold(heap, slab, p, place, slack);
         else hold_young(slab, p, place, slack, function);
         return;
@@ -185,7 +193,7 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
 
 // The common case is straight-line code with tail calls only, which spares saving six registers: a
 // block of this thread's tiny slabs joins the held ones, and the oldest held block is of these too.
-HAK_HOT void hak_quarantine_free(void *p, const char *function) {
+HAK_INLINE void free_as(void *p, const char *function) {
   hak_heap_t *heap = hak_tls_heap;
   hak_slab_t *slab;
   if (HAK_UNLIKELY(!hak_range_find(p, &slab))) {
@@ -196,40 +204,45 @@ HAK_HOT void hak_quarantine_free(void *p, const char *function) {
     free_by_seal(heap, slab, p, function);
     return;
   }
-  size_t place = slab->size;
+  size_t place = slab->size, size;
   if (HAK_UNLIKELY(!hak_seal_in_slab(p, place))) {
     free_other(p, function);
     return;
   }
   uint64_t slack = hak_seal_slack(hak_seal_read(p, place));
-  if (HAK_UNLIKELY(!hak_seal_is_whole(p, place, slack))) {
+  if (HAK_UNLIKELY(!hak_seal_is_whole(p, place, slack, &size))) {
     free_other(p, function); // reports what is wrong
     return;
   }
-  if (HAK_UNLIKELY(heap->held_count != HAK_HELD - 1) || HAK_UNLIKELY(!hak_secret.plain)) {
+  // As long as fewer than the most blocks are held, there is none at that position.
+  uint64_t at = heap->held_end, next = (at + 1) % HAK_HELD;
+  hak_slab_t *oldest = heap->held_slab[next];
+  if (HAK_UNLIKELY(hak_differs(&oldest->local, heap)) || HAK_UNLIKELY(!hak_secret.plain)) {
     hold(heap, slab, p, place, slack);
     return;
   }
-  hak_seal_fill(p, hak_seal_span(place, slack));
-  append(heap, slab, p, place, slack);
+  append(heap, at, slab, p, place, slack); // first, as it needs the most registers
+  hak_pair_t fill = hak_secret.fill;
+  hak_seal_fill(p, place, size, fill);
   uint64_t bytes = heap->held_bytes + place;
-  const hak_held_t *oldest = &heap->held[heap->held_end % HAK_HELD];
-  HAK_IN_REGISTER(oldest);
-  const hak_held_t held = *oldest;
+  const uint64_t held = heap->held[next];
   void *block = block_of(held);
   uint64_t key = hak_seal_key(block);
-  place = held.slab->size;
-  if (HAK_UNLIKELY(hak_differs(&held.slab->local, heap)) ||
-      HAK_UNLIKELY(!is_held(held, place, key)) ||
-      HAK_UNLIKELY(!hak_seal_filled(block, hak_seal_span(place, slack_of(held))))) {
+  place = oldest->size;
+  size = place - HAK_TAIL - slack_of(held);
+  if (HAK_UNLIKELY(!is_held(held, place, key)) ||
+      HAK_UNLIKELY(!hak_seal_filled(block, place, size, fill))) {
     heap->held_count = HAK_HELD;
     heap->held_bytes = bytes;
-    let_go_surplus(heap); // reports what is wrong, if anything is
+    let_go_surplus(heap); // reports what is wrong
     return;
   }
   heap->held_bytes = bytes -= place;
-  if (HAK_UNLIKELY(release_own(held.slab, block, place, key))) tell(heap, held.slab);
+  if (HAK_UNLIKELY(release_own(oldest, block, place, key))) tell(heap, oldest);
   else if (HAK_UNLIKELY(bytes > hak_secret.held_bytes)) let_go_surplus(heap);
 }
+
+HAK_HOT void hak_quarantine_free(void *p) { free_as(p, "free"); }
+HAK_HOT void hak_quarantine_free_as(void *p, const char *function) { free_as(p, function); }
 
 #endif

@@ -11,13 +11,17 @@
 #include "base/types.h"
 
 #if HAK_SECURE
-// Does all of free(p).
-HAK_NOINLINE void hak_quarantine_free(void *p, const char *function);
+// Does all of free(p) / of function, which frees p.
+HAK_NOINLINE void hak_quarantine_free(void *p);
+HAK_NOINLINE void hak_quarantine_free_as(void *p, const char *function);
+// For a new heap.
+void hak_quarantine_init(hak_heap_t *heap);
 // Releases all held blocks.
 void hak_quarantine_flush(hak_heap_t *heap);
 // Reports those that were written to.
 void hak_quarantine_audit(const hak_heap_t *heap);
 #else
+HAK_INLINE void hak_quarantine_init(HAK_UNUSED hak_heap_t *heap) {}
 HAK_INLINE void hak_quarantine_flush(HAK_UNUSED hak_heap_t *heap) {}
 #endif
 

@@ -50,10 +50,9 @@ bool hak_front_find_sealed(const void *p, hak_block_t *block) {
   if ((kind != HAK_KIND_TINY && kind != HAK_KIND_L2) ||
       (size_t)((const char *)p - slab->start) + place > slab->capacity * place)
     return false;
+  *block = (hak_block_t){.kind = kind, .slab = slab, .place = place};
   uint64_t slack = hak_seal_slack(hak_seal_read(p, place));
-  if (!hak_seal_is_whole(p, place, slack)) return false;
-  *block =
-      (hak_block_t){.kind = kind, .slab = slab, .place = place, .usable = place - HAK_TAIL - slack};
+  if (!hak_seal_is_whole(p, place, slack, &block->usable)) return false;
   (void)hak_slab_block(slab, p, &block->number);
   return true;
 }

@@ -62,7 +62,7 @@ MUTATIONS = (
              "if (blocks >= HAK_LOST_MIN)", "if (blocks > UINT16_MAX)",
              ABORT, ("abort.free.list_cut",)),
     Mutation("seal", "secure library: an overflow by one byte is noticed", "src/superslab/seal.h",
-             "<< half << half == 0;", "<< half << half != 1;",
+             "? slack : 8]) == 0;", "? slack : 8]) != 1;",
              SECURE, ("abort.secure.overflow_tiny",), short=True),
     Mutation("quarantine", "secure library: a freed block is not reused at once", "src/superslab/seal.c",
              "hak_secret.held_bytes = hak_option(SECURE_QUARANTINE);", "hak_secret.held_bytes = 0;",
