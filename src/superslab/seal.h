@@ -200,8 +200,8 @@ HAK_INLINE void hak_seal_new(void *block, size_t place, size_t size, uint64_t ke
 void hak_seal_resize(void *block, size_t place, size_t size);
 
 // Puts the first seal onto a block that was never used.
-HAK_INLINE void hak_seal_carved(void *block, size_t place) {
-  hak_seal_write(block, place, HAK_SEAL_FREE);
+HAK_INLINE void hak_seal_carved(void *block, size_t place, uint64_t key) {
+  *hak_seal_word(block, place) = key ^ HAK_SEAL_FREE;
 }
 // A block from a free list must have kept its seal.
 HAK_INLINE bool hak_seal_is_free(const void *block, size_t place, uint64_t key) {

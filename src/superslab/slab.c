@@ -105,19 +105,22 @@ uint32_t hak_slab_live_now(hak_slab_t *slab) {
 
 // Links fresh blocks in unpredictable order, before next, and seals them. Returns the first.
 static void *link_shuffled(char *start, uint32_t count, size_t size, void *next) {
-  uint8_t order[SHUFFLED];
-  uint64_t random = hak_seal_random();
-  for (uint32_t i = 0; i < count; i++) {
-    // Fisher-Yates, from the inside out; multiplying maps 32 bits to 0..i.
-    uint32_t j = (uint32_t)((hak_seal_mix(random) >> 32) * (i + 1) >> 32);
-    random += HAK_SEAL_STEP;
-    order[i] = order[j];
-    order[j] = (uint8_t)i;
-  }
-  for (uint32_t i = 0; i < count; i++) {
-    void *block = start + order[i] * size;
-    hak_link_set(block, next);
-    hak_seal_carved(block, size);
+  union {
+    uint64_t words[SHUFFLED / 8];
+    uint8_t number[SHUFFLED];
+  } left; // the blocks that are not linked yet
+  for (uint32_t i = 0; i * 8 < count; i++)
+    left.words[i] = UINT64_C(0x0706050403020100) + UINT64_C(0x0808080808080808) * i;
+  uint64_t counter = hak_seal_random(), random = hak_seal_mix(counter);
+  for (; count != 0; count--) {
+    // 16 bits for each block, which multiplying maps to 0..count - 1, evenly but for 1/256.
+    random = count % 4 == 0 ? hak_seal_mix(counter += HAK_SEAL_STEP) : random >> 16;
+    uint32_t i = (uint32_t)(random & UINT16_MAX) * count >> 16;
+    char *block = start + left.number[i] * size;
+    left.number[i] = left.number[count - 1];
+    uint64_t key = hak_seal_key(block);
+    hak_link_set_keyed(block, next, key);
+    hak_seal_carved(block, size, key);
     next = block;
   }
   return next;
