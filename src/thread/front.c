@@ -172,7 +172,7 @@ static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
     own->missed = true;
     hak_heap_count_stat(heap, HAK_STAT_l2_borrow, 1);
     hak_slab_set_roomy(slab);
-    return ring->count != 0 ? hak_front_pop_hint(ring, false)
+    return ring->count != 0 ? hak_front_pop_hint(ring)
                             : hak_front_take_l2(heap, ring, slab, mask, zeroed);
   }
   return NULL;
@@ -184,7 +184,7 @@ typedef enum { ANY, NOT_LENT, OWN } want_t;
 static void *alloc_l2(hak_heap_t *heap, size_t size, want_t want, bool *zeroed) {
   unsigned c = hak_size_class(size);
   hak_ring_t *ring = &heap->ring[c - HAK_TINY_CLASSES];
-  if (ring->count) return hak_front_pop_hint(ring, false);
+  if (ring->count) return hak_front_pop_hint(ring);
   ring->missed = true;
   hak_slab_t *slab = heap->l2[c - HAK_TINY_CLASSES];
   uint64_t mask = hak_load_relaxed(&slab->mask);
@@ -198,7 +198,7 @@ static void *alloc_l2(hak_heap_t *heap, size_t size, want_t want, bool *zeroed) 
       if (!(slab = refill(heap, c)) && ring->count == 0) return NULL;
     }
     // Also blocks that a reclaim took from quarantine.
-    if (ring->count) return hak_front_pop_hint(ring, false);
+    if (ring->count) return hak_front_pop_hint(ring);
     mask = hak_load_relaxed(&slab->mask);
   }
   return hak_front_take_l2(heap, ring, slab, mask, zeroed);

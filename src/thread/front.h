@@ -107,32 +107,47 @@ HAK_INLINE void *hak_front_hit(size_t size) { return hak_front_hit_of(&hak_tls_h
 
 // Takes the block named by the newest hint of a non-empty L2 ring. tend: tends once in so many hits
 // (tend.h). For callers that return the block at once: calloc would have to save state across it.
-HAK_INLINE void *hak_front_pop_hint(hak_ring_t *ring, bool tend) {
+// size: what the block is sealed for, if it is still sealed as a free one; else NULL is returned.
+HAK_INLINE void *hak_front_pop_hint_for(hak_ring_t *ring, HAK_UNUSED size_t size, bool tend) {
   uint32_t count = ring->count - 1, hint = ring->hint[count], number = hak_hint_number(hint);
+#if HAK_SECURE
+  hak_slab_t *slab = hak_hint_slab(hint);
+  char *block = slab->first + (size_t)number * ring->size;
+  uint64_t key = hak_seal_key(block);
+  if (HAK_UNLIKELY(!hak_seal_is_free(block, ring->size, key))) return NULL;
+  hak_seal_new(block, ring->size, size, key);
+  ring->count = count;
+  hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
+#else
   ring->count = count;
   hak_slab_t *slab = hak_hint_slab(hint);
   hak_store_relaxed(&slab->mask, hak_load_relaxed(&slab->mask) & ~((uint64_t)1 << number));
   char *block = slab->first + (size_t)number * ring->size;
-#if HAK_SECURE
-  hak_seal_check_free(block, ring->size, hak_seal_key(block));
 #endif
   HAK_IN_REGISTER(block); // computed before the decrement: else its flags would have to be saved
+  if (HAK_SECURE && block == NULL) __builtin_unreachable();
   bool due = hak_owner_dec_negative(&ring->hits_left);
   return tend && HAK_UNLIKELY(due) ? hak_tend_ring(ring, slab, block) : block;
 }
 
+// The same for any size, and a block that was written to is reported. Never NULL.
+#if HAK_SECURE
+void *hak_front_pop_hint(hak_ring_t *ring);
+#else
+HAK_INLINE void *hak_front_pop_hint(hak_ring_t *ring) {
+  return hak_front_pop_hint_for(ring, 0, false);
+}
+#endif
+
 // The same for HAK_TINY_MAX < size <= HAK_L2_MAX: takes a block that this thread freed. Also NULL
-// for other sizes.
+// for other sizes, and for a block that was written to: a slow path reports it.
 HAK_INLINE void *hak_front_hit_l2_of(hak_heap_t *const *heap, size_t size, bool tend) {
   if (HAK_UNLIKELY(!hak_size_is_l2(size + HAK_TAIL))) return NULL;
   hak_ring_t *ring = &(*heap)->ring[hak_size_class_l2(size + HAK_TAIL)];
   HAK_IN_REGISTER(ring); // else the compiler recomputes the address of each field
   if (HAK_UNLIKELY(ring->count == 0)) return NULL;
-  void *block = hak_front_pop_hint(ring, tend);
-  if (block == NULL) __builtin_unreachable();
-#if HAK_SECURE
-  hak_seal_new(block, ring->size, size, hak_seal_key(block));
-#endif
+  void *block = hak_front_pop_hint_for(ring, size, tend);
+  if (!HAK_SECURE && block == NULL) __builtin_unreachable();
   return block;
 }
 

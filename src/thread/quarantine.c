@@ -44,13 +44,9 @@ HAK_INLINE size_t place_of(hak_slab_t *slab) {
   return HAK_UNLIKELY(hak_slab_kind(slab) == HAK_KIND_L25) ? hak_l25_usable(slab) : slab->size;
 }
 
-HAK_INLINE void fill(void *p, size_t place, size_t size) {
-  if (HAK_LIKELY(hak_secret.plain)) hak_seal_fill(p, place, size, hak_secret.fill);
-  else hak_seal_fill_any(p, hak_seal_span(place, size));
-}
-HAK_INLINE bool filled(const void *p, size_t place, size_t size) {
-  return HAK_LIKELY(hak_secret.plain) ? hak_seal_filled(p, place, size, hak_secret.fill)
-                                      : hak_seal_filled_any(p, hak_seal_span(place, size));
+HAK_INLINE bool filled(const void *p, size_t place, size_t size, bool plain) {
+  return plain ? hak_seal_filled(p, place, size, hak_secret.fill)
+               : hak_seal_filled_any(p, hak_seal_span(place, size));
 }
 
 HAK_INLINE void *block_of(uint64_t held) { return (void *)(uintptr_t)(held >> 16); }
@@ -66,7 +62,7 @@ void hak_quarantine_init(hak_heap_t *heap) {
   for (unsigned i = 0; i < HAK_HELD; i++) heap->held_slab[i] = &hak_slab_none;
 }
 
-HAK_INLINE void let_go(hak_heap_t *heap) {
+HAK_INLINE void let_go_as(hak_heap_t *heap, bool plain) {
   uint64_t at = (heap->held_end - heap->held_count--) % HAK_HELD;
   const uint64_t held = heap->held[at];
   hak_slab_t *slab = heap->held_slab[at];
@@ -76,11 +72,16 @@ HAK_INLINE void let_go(hak_heap_t *heap) {
   uint64_t key = hak_seal_key(block);
   heap->held_bytes -= place;
   // Nothing may have written to the block meanwhile.
-  if (HAK_UNLIKELY(!is_held(held, place, key) || !filled(block, place, size))) {
-    hak_misuse_written(block, size);
-    return; // told to go on: the block is not reused
-  }
-  release(heap, slab, block, place, key);
+  if (HAK_UNLIKELY(!is_held(held, place, key) || !filled(block, place, size, plain)))
+    hak_misuse_written(block, size); // told to go on: the block is not reused
+  else release(heap, slab, block, place, key);
+}
+
+HAK_NOINLINE static void let_go_other(hak_heap_t *heap) { let_go_as(heap, false); }
+// The oldest block leaves. With tail calls only.
+HAK_NOINLINE static void let_go(hak_heap_t *heap) {
+  if (HAK_UNLIKELY(!hak_secret.plain)) let_go_other(heap);
+  else let_go_as(heap, true);
 }
 
 // A signal handler may end the process in the middle of a free: what bears no whole seal may be no
@@ -91,26 +92,24 @@ void hak_quarantine_audit(const hak_heap_t *heap) {
     const uint64_t held = heap->held[at];
     void *block = block_of(held);
     size_t place = place_of(heap->held_slab[at]), size = place - HAK_TAIL - slack_of(held);
-    if (is_held(held, place, hak_seal_key(block)) && !filled(block, place, size))
+    if (is_held(held, place, hak_seal_key(block)) && !filled(block, place, size, hak_secret.plain))
       hak_misuse_written(block, size);
   }
 }
 
+// After a free: the blocks that are too many, and what else is due.
 HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {
   while (heap->held_count >= HAK_HELD || heap->held_bytes > hak_secret.held_bytes) {
-    if (HAK_UNLIKELY(heap->held_count == 0)) { // HAKMEM_ABORT=0: a place has changed
-      heap->held_bytes = 0;
-      return;
-    }
-    let_go(heap);
+    if (HAK_LIKELY(heap->held_count != 0)) let_go(heap);
+    else heap->held_bytes = 0; // HAKMEM_ABORT=0: a place has changed
   }
+  hak_tend_if_due(heap);
 }
 
 // A block that went back to the slab raised its event.
 HAK_NOINLINE static void tell(hak_heap_t *heap, hak_slab_t *slab) {
   hak_heap_slab_event(heap, slab);
   let_go_surplus(heap);
-  hak_tend_if_due(heap);
 }
 
 // Puts p, whose seal is whole, behind the blocks held, at position `at`. The caller counts it.
@@ -122,19 +121,36 @@ HAK_INLINE void append(hak_heap_t *heap, uint64_t at, hak_slab_t *slab, void *p,
   heap->held_end = (at + 1) % HAK_HELD;
 }
 
-// Holds any live block, or releases it at once.
-HAK_NOINLINE static void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place,
-                              uint64_t slack) {
-  fill(p, place, place - HAK_TAIL - slack);
+// Blocks that are not held, or filled in another way.
+HAK_NOINLINE static void hold_other(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place,
+                                    uint64_t slack) {
+  hak_seal_fill_any(p, hak_seal_span(place, place - HAK_TAIL - slack));
   if (place > hak_secret.held_bytes) {
     release(heap, slab, p, place, hak_seal_key(p));
   } else {
     append(heap, heap->held_end, slab, p, place, slack);
     heap->held_count++;
     heap->held_bytes += place;
-    let_go_surplus(heap);
   }
-  hak_tend_if_due(heap);
+  let_go_surplus(heap);
+}
+
+// Holds any live block, or releases it at once. With tail calls only.
+HAK_INLINE void hold_here(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place,
+                          uint64_t slack) {
+  if (HAK_UNLIKELY(!hak_secret.plain) || HAK_UNLIKELY(place > hak_secret.held_bytes)) {
+    hold_other(heap, slab, p, place, slack);
+    return;
+  }
+  append(heap, heap->held_end, slab, p, place, slack);
+  hak_seal_fill(p, place, place - HAK_TAIL - slack, hak_secret.fill);
+  heap->held_count++;
+  heap->held_bytes += place;
+  let_go_surplus(heap);
+}
+HAK_NOINLINE static void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_t place,
+                              uint64_t slack) {
+  hold_here(heap, slab, p, place, slack);
 }
 
 void hak_quarantine_flush(hak_heap_t *heap) {
@@ -182,7 +198,7 @@ HAK_NOINLINE static void free_by_seal(hak_heap_t *heap, hak_slab_t *slab, void *
       size_t size;
       uint64_t slack = hak_seal_slack(hak_seal_read(p, place));
       if (HAK_LIKELY(hak_seal_is_whole(p, place, slack, &size))) {
-        if (HAK_LIKELY(heap != &hak_heap_none)) hold(heap, slab, p, place, slack);
+        if (HAK_LIKELY(heap != &hak_heap_none)) hold_here(heap, slab, p, place, slack);
         else hold_young(slab, p, place, slack, function);
         return;
       }

@@ -82,7 +82,7 @@ static void *borrow(hak_heap_t *heap, unsigned c, bool *zeroed) {
     hak_slab_t *slab = hinted ? NULL : take_listed(heap, c);
     if (!hinted && !slab) continue;
     hak_heap_count_stat(heap, HAK_STAT_l2_borrow, 1);
-    if (hinted) return hak_front_pop_hint(ring, false);
+    if (hinted) return hak_front_pop_hint(ring);
     if (ring) return hak_front_take_l2(heap, ring, slab, hak_load_relaxed(&slab->mask), zeroed);
     if (!slab->free && hak_slab_next_chain(slab) == 0) (void)hak_slab_carve(slab, 1);
     return hak_front_pop(slab);

@@ -28,6 +28,19 @@ void *hak_front_pop_for(hak_slab_t *slab, size_t size) {
   return block;
 }
 
+void *hak_front_pop_hint(hak_ring_t *ring) {
+  size_t size = ring->size - HAK_TAIL;
+  void *block = hak_front_pop_hint_for(ring, size, false);
+  if (HAK_LIKELY(block)) return block;
+  uint32_t hint = ring->hint[ring->count - 1];
+  block = hak_hint_slab(hint)->first + (size_t)hak_hint_number(hint) * ring->size;
+  hak_seal_carved(block, ring->size, hak_seal_key(block));
+  // Taken before the report: see hak_front_pop.
+  block = hak_front_pop_hint_for(ring, size, false);
+  hak_misuse_written(block, size);
+  return block;
+}
+
 void *hak_front_sealed(void *p, size_t size) {
   if (p && hak_guard_owns(p)) hak_guard_cut(p, size);
   else if (p) hak_seal_resize(p, hak_front_place(p), size);
