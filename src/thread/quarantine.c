@@ -78,7 +78,7 @@ HAK_INLINE void let_go_as(hak_heap_t *heap, bool plain) {
 }
 
 HAK_NOINLINE static void let_go_other(hak_heap_t *heap) { let_go_as(heap, false); }
-// The oldest block leaves. With tail calls only.
+// The oldest block leaves; there is one. With tail calls only.
 HAK_NOINLINE static void let_go(hak_heap_t *heap) {
   if (HAK_UNLIKELY(!hak_secret.plain)) let_go_other(heap);
   else let_go_as(heap, true);
@@ -97,9 +97,15 @@ void hak_quarantine_audit(const hak_heap_t *heap) {
   }
 }
 
-// After a free: the blocks that are too many, and what else is due.
+HAK_INLINE bool too_many(const hak_heap_t *heap) {
+  return heap->held_count >= HAK_HELD || heap->held_bytes > hak_secret.held_bytes;
+}
+
+// After a free by which a block is held: the blocks that are too many, as a rule one, and what else
+// is due.
 HAK_NOINLINE static void let_go_surplus(hak_heap_t *heap) {
-  while (heap->held_count >= HAK_HELD || heap->held_bytes > hak_secret.held_bytes) {
+  if (too_many(heap)) let_go(heap);
+  while (HAK_UNLIKELY(too_many(heap))) {
     if (HAK_LIKELY(heap->held_count != 0)) let_go(heap);
     else heap->held_bytes = 0; // HAKMEM_ABORT=0: a place has changed
   }
@@ -127,11 +133,12 @@ HAK_NOINLINE static void hold_other(hak_heap_t *heap, hak_slab_t *slab, void *p,
   hak_seal_fill_any(p, hak_seal_span(place, place - HAK_TAIL - slack));
   if (place > hak_secret.held_bytes) {
     release(heap, slab, p, place, hak_seal_key(p));
-  } else {
-    append(heap, heap->held_end, slab, p, place, slack);
-    heap->held_count++;
-    heap->held_bytes += place;
+    hak_tend_if_due(heap);
+    return;
   }
+  append(heap, heap->held_end, slab, p, place, slack);
+  heap->held_count++;
+  heap->held_bytes += place;
   let_go_surplus(heap);
 }
 
@@ -155,6 +162,7 @@ HAK_NOINLINE static void hold(hak_heap_t *heap, hak_slab_t *slab, void *p, size_
 
 void hak_quarantine_flush(hak_heap_t *heap) {
   while (heap->held_count != 0) let_go(heap);
+  heap->held_bytes = 0; // if a place has changed (HAKMEM_ABORT=0), they are not 0
 }
 
 HAK_NOINLINE static void free_other(void *p, const char *function) {
