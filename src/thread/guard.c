@@ -132,7 +132,7 @@ void hak_guard_start(void) {
   }
   hak_mapped_add(&hak_mapped.metadata_bytes, (int64_t)table);
   void *frames[4];
-  hak_os_stack(frames, 4); // the first call: it may allocate, those to come may not
+  hak_os_stack(frames, 4); // the first call loads the unwinder
   hak_os_on_fault(look);
   hak_guard_end = (uintptr_t)p + range;
   hak_store_release(&hak_guard_base, (uintptr_t)p);
